@@ -13,13 +13,16 @@ from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.backends import Chunked
 from transformer.mixers.attention.projections import ConstantScale
+from transformer.models.classifier import ClassifierConfig
 from transformer.models.config import ModelConfig
 from transformer.models.stack import Scanned
 from transformer.norms.norm import Norm, RMSNorm
+from transformer.objectives.classes import Classification
 from transformer.objectives.objective import NextToken
 from transformer.positions.rotary import RoPE
 from transformer.residuals.residual import SandwichNorm
 from transformer.runs.config import RunConfig
+from transformer.runs.optimizer import OptimizerConfig
 
 
 def test_whole_configs_through_json():
@@ -46,6 +49,20 @@ def test_whole_configs_through_json():
     assert data["model"]["mixer"]["backend"] == {"variant": "chunked", "block": 8}
     assert from_json(RunConfig, {}) == RunConfig()
     assert RunConfig().model.mixer.backend is None
+
+
+def test_a_whole_number_for_a_float_is_that_float():
+    """Equal configs have one hash, by which studies name their cells and runs their data."""
+    config, same = (
+        RunConfig(
+            model=ClassifierConfig(position=RoPE(base=base)),
+            optimizer=OptimizerConfig(weight_decay=decay, clip_norm=clip),
+            objective=Classification(class_weights=weights),
+        )
+        for base, decay, clip, weights in ((500000, 0, 1, (1, 4)), (500000.0, 0.0, 1.0, (1.0, 4.0)))
+    )
+    assert config == same
+    assert fingerprint(config) == fingerprint(same) == fingerprint(from_json(RunConfig, to_json(config)))
 
 
 @dataclass(frozen=True, kw_only=True)

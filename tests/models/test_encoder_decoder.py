@@ -173,7 +173,7 @@ def test_deepnorm_of_an_encoder_beside_a_decoder():
     for residual in (own, inner):
         assert {name: getattr(residual, name) for name in numbers} == pytest.approx(numbers)
     assert config.residual == DeepNorm()
-    assert config.residual.a(Depth(0, M, 0, 3)) == pytest.approx((3 * M) ** 0.25)
+    assert config.residual.a(Depth(0, M, 0, 3, 3 * M)) == pytest.approx((3 * M) ** 0.25)
     assert config.residual.inner_gain(config.branches) == pytest.approx((12 * M) ** -0.25)
     assert pairs(residual=DeepNorm(2.0, 0.5)).encoder.residual == DeepNorm(2.0, 0.5)
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import transformer as T
 from transformer.activations.activation import ReLU
 from transformer.core.errors import ConfigError
 from transformer.core.modules import split
@@ -26,6 +27,7 @@ from transformer.positions.absolute import Learned, Sinusoidal2D
 from transformer.positions.position import Position
 from transformer.positions.randomized import Randomized
 from transformer.positions.rotary import RoPE2D
+from transformer.residuals.scaled_branches import TFixup
 
 KEY = jax.random.key(0)
 SUBLAYERS = {"mixer": Attention(num_heads=2), "feed_forward": FeedForward(d_ff=8)}
@@ -183,3 +185,11 @@ def test_images_are_joined_patches():
 def test_the_size_of_images_has_channels(size):
     with pytest.raises(ConfigError, match=r"model\.image_size: .* is not \(height, width, channels\)"):
         VisionConfig(image_size=size)
+
+
+def test_a_residual_connection_scales_the_map_of_patches():
+    """As it does a table of tokens."""
+    plain = VisionConfig(num_classes=2, image_size=(4, 4, 1), patch_size=2, d_model=16, mixer=Attention(num_heads=2))
+    scaled = plain.replace(residual=TFixup())
+    kernels = [T.initial_params(one, jax.random.key(0))["embedding"]["projection"]["kernel"] for one in (plain, scaled)]
+    np.testing.assert_allclose(kernels[1], scaled.embedding_gain * kernels[0], rtol=1e-6)

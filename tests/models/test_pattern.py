@@ -1,5 +1,8 @@
 import json
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import transformer as T
@@ -129,3 +132,36 @@ def test_keys_are_taken_over_under_the_position_that_placed_them(others):
     ModelConfig().replace(
         position="rope", pattern=[by_pairs, f"alternate('position', [rope, rope, {others}, {others}])"]
     )
+
+
+def test_what_predicts_ahead_is_as_the_last_layer():
+    """Nothing is built of choices that the pattern takes the place of, which need not fit the model."""
+    pattern = (T.Alternate("mixer", (T.HGRN(), T.MinGRU())), T.Alternate("feed_forward", (T.FeedForward(d_ff=8),)))
+    sizes = {"vocab_size": 8, "max_length": 8, "d_model": 18, "num_layers": 2}
+    config = T.ModelConfig(**sizes, pattern=pattern, predict_ahead=1)
+    params, _ = T.split(T.LanguageModel(config, key=jax.random.key(0)))
+    ahead = params["future"]["0"]
+    assert ahead.keys() >= {"min_gru", "feed_forward"}
+    assert ahead["feed_forward"]["out"]["kernel"].shape == (8, 18)
+
+
+def test_deepnorm_knows_all_branches():
+    """α is of as many as β, also where blocks have different numbers of them."""
+    pattern = (T.Alternate("feed_forward", (None, FeedForward())),)
+    sizes = {"vocab_size": 8, "max_length": 8, "d_model": 16, "num_layers": 4}
+    config = T.ModelConfig(**sizes, pattern=pattern, residual=T.DeepNorm())
+    assert config.branches == 6
+    apply = T.pure_model(config)[1]
+    program = str(jax.make_jaxpr(apply)(T.initial_params(config, jax.random.key(0)), jnp.ones((1, 4), jnp.int32)))
+    assert f"{6**0.25:.5f}"[:6] in program
+    assert f"{8**0.25:.5f}"[:6] not in program
+
+
+def test_gains_of_embeddings_are_none_of_outputs():
+    """T-Fixup scales what is read (Huang et al. 2020)."""
+    config = small(**{"residual": T.TFixup(), "head.tied": False})
+    assert config.embedding_gain < 1
+    plain, scaled = (T.initial_params(one, jax.random.key(0)) for one in (config.replace(residual=T.PreNorm()), config))
+    np.testing.assert_array_equal(scaled["output"]["table"], plain["output"]["table"])
+    expected = config.embedding_gain * plain["embedding"]["table"]
+    np.testing.assert_allclose(scaled["embedding"]["table"], expected, rtol=1e-6)

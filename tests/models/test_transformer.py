@@ -1,5 +1,7 @@
 """A block, the masks of a model, and sublayers that are skipped in training."""
 
+from dataclasses import dataclass
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -7,6 +9,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from transformer.analysis.activations import run_with_cache
 from transformer.core.arrays import dropout
 from transformer.core.errors import ConfigError
 from transformer.core.modules import at
@@ -15,18 +18,28 @@ from transformer.functional.masks import Causal, Full, Padding, Tokens
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.sparsity import Linformer
 from transformer.mixers.mixer import Context
+from transformer.models.blocks import Macaron, Sublayer
 from transformer.models.config import ModelConfig
 from transformer.models.encoder import Encoder
 from transformer.models.language_model import LanguageModel
 from transformer.models.transformer import Block
 from transformer.norms.sequence_norm import SequenceLayerNorm
 from transformer.positions.absolute import Sinusoidal
-from transformer.residuals.residual import NoNormResidual
+from transformer.residuals.residual import BranchNorm, NoNormResidual, PeriNorm, PreNorm, SandwichNorm
 from transformer.testing.subject import Subject, small, tokens_of
 
 KEY = jax.random.key(0)
 X = jnp.asarray(np.random.default_rng(0).normal(size=(1, 8, 16)), jnp.float32)
 TOKENS = Tokens.at(np.arange(8))
+
+
+@dataclass(frozen=True)
+class WholeSteps(Macaron):
+    """As `Macaron`, without the halves."""
+
+    connections = ((Sublayer("feed_forward", 1.0, "feed_forward_before"),), (Sublayer("feed_forward"),))
+
+
 SMALL = ModelConfig(vocab_size=8, max_length=8, num_layers=2, d_model=16, mixer=Attention(num_heads=2))
 
 
@@ -93,6 +106,32 @@ def test_the_rate_of_a_layer_rises_to_that_of_the_last(layer):
     skipped = (np.asarray(out) == np.asarray(x)).all((1, 2)).mean()
     rate = 0.8 * (layer + 1) / 4
     np.testing.assert_allclose(skipped, rate**2, atol=4 * (rate**2 / 3000) ** 0.5)
+
+
+@pytest.mark.parametrize("residual", [PreNorm(), BranchNorm(), SandwichNorm()], ids=str)
+def test_what_is_added_has_the_mean_of_what_is_evaluated(residual):
+    """Also behind a norm of the branch, which would undo the division by the rate that is kept, and add its bias to
+    sequences that are skipped."""
+    own = config(num_layers=1, stochastic_depth=0.8, residual=residual, mixer=None)
+    block = Block(own, key=KEY)
+    for norm in (block.feed_forward_residual.norms[name] for name in residual.norms):
+        norm.params.bias[...] = jnp.ones(16)
+    x = jnp.broadcast_to(X[:, :2], (4000, 2, 16))
+    run = {"context": Context(Tokens.at(np.arange(2)), Causal()), "layer": 0}
+    evaluated, trained = block(x, key=None, **run)[0] - x, jax.jit(lambda key: block(x, key=key, **run)[0])(KEY) - x
+    np.testing.assert_allclose(trained.mean(0), evaluated[0], atol=0.2)
+    assert np.isclose((trained == 0).all((1, 2)).mean(), 0.8, atol=0.05)
+
+
+@pytest.mark.parametrize("residual", [PreNorm(), BranchNorm(), PeriNorm()], ids=str)
+def test_half_a_step_is_half_of_what_is_added(residual):
+    """Also behind a norm of the branch (Lu et al. 2019, equation 10)."""
+    block = Block(config(num_layers=1, residual=residual, mixer=None, block=Macaron()), key=KEY)
+    whole = Block(config(num_layers=1, residual=residual, mixer=None, block=WholeSteps()), key=KEY)
+    run = {"context": Context(TOKENS, Causal()), "layer": 0, "key": None}
+    found, full = (run_with_cache(lambda _, x, b=b: b(x, **run), None, X)[1] for b in (block, whole))
+    first = "resid_feed_forward_before"
+    np.testing.assert_allclose(2 * (found[first] - X), full[first] - X, atol=1e-5)
 
 
 def test_stochastic_depth_without_a_key():

@@ -16,6 +16,7 @@ from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.recurrent.delta import GatedDeltaNet
 from transformer.models.build import build
+from transformer.models.classifier import ClassifierConfig
 from transformer.models.config import ModelConfig
 from transformer.models.vectors import VectorConfig
 from transformer.norms.norm import RMSNorm
@@ -112,6 +113,15 @@ def test_a_residual_connection_scales_the_first_layer():
     assert gain != 1
     np.testing.assert_allclose(scaled["embedding"]["kernel"], gain * plain["embedding"]["kernel"], rtol=1e-6)
     np.testing.assert_array_equal(scaled["head"]["kernel"], plain["head"]["kernel"])
+
+
+@pytest.mark.parametrize("name", ["predict_ahead", "memory_length"])
+def test_what_is_of_the_next_token_is_refused(name):
+    said = rf"^model\.{name}: 2 needs logits of tokens, and this model"
+    with pytest.raises(ConfigError, match=f"{said} reads vectors"):
+        vectors(**{name: 2, "position": RoPE()})
+    with pytest.raises(ConfigError, match=f"{said} has those of classes"):
+        ClassifierConfig(**{name: 2, "causal": True, "position": RoPE()})
 
 
 def test_more_vectors_than_positions():

@@ -29,7 +29,7 @@ def test_backout_takes_out_the_middle():
     """Of four blocks the input of the third, times the trained factor, is taken from the sum of all."""
     residual, stream, middle = Backout(0.25), (X, X), X
     for layer, connection in itertools.product(range(4), range(2)):
-        stream = residual(stream, jnp.sin, {"input": lambda x: x}, {}, Depth(layer, 4, connection, 2))
+        stream = residual(stream, jnp.sin, {"input": lambda x: x}, {}, Depth(layer, 4, connection, 2, 8))
         middle = stream[0] if (layer, connection) == (1, 1) else middle
     whole = X
     for _ in range(8):
@@ -41,7 +41,7 @@ def test_backout_takes_out_the_middle():
 def test_two_streams_of_one_branch():
     """Both get the branch of the first, which alone is normalized on the way; the sum of the second at the end."""
     residual, (x, dual) = ResiDual(), (X, 2 * X)
-    stream = residual((x, dual), jnp.sin, {"output": lambda x: 5 * x}, {}, Depth(0, 2, 0, 2))
+    stream = residual((x, dual), jnp.sin, {"output": lambda x: 5 * x}, {}, Depth(0, 2, 0, 2, 4))
     branch = np.sin(np.asarray(X))
     chex.assert_trees_all_close(stream, (5 * (x + branch), dual + branch), atol=1e-5)
     chex.assert_trees_all_close(
@@ -52,7 +52,7 @@ def test_two_streams_of_one_branch():
 def test_the_embedding_is_added_to_the_stream():
     """λ₁x + λ₂x₀ takes the place of x, in the branch too; x₀ stays."""
     first, params = X[:, ::-1], {"own": jnp.float32(2), "first": jnp.float32(3)}
-    stream = EmbeddingSkip()((X, first), jnp.sin, {"input": lambda x: 2 * x}, params, Depth(1, 2, 0, 2))
+    stream = EmbeddingSkip()((X, first), jnp.sin, {"input": lambda x: 2 * x}, params, Depth(1, 2, 0, 2, 4))
     mixed = np.asarray(2 * X + 3 * first)
     chex.assert_trees_all_close(stream, (mixed + np.sin(2 * mixed), first), atol=1e-5)
 
@@ -64,7 +64,7 @@ def test_blocks_read_their_mirror_images():
     for layer in range(5):
         whole = whole + (left[4 - layer] if layer > 2 else 0)
         for connection in range(2):
-            stream = residual(stream, jnp.sin, {"input": lambda x: 2 * x}, {}, Depth(layer, 5, connection, 2))
+            stream = residual(stream, jnp.sin, {"input": lambda x: 2 * x}, {}, Depth(layer, 5, connection, 2, 10))
             whole = whole + np.sin(2 * whole)
         left.append(whole)
     chex.assert_trees_all_close(residual.end(stream, lambda x: x, {}), whole, atol=1e-4)
@@ -88,13 +88,13 @@ def test_streams_mixed_by_trained_matrices(dynamic):
     branch = np.sin(2 * sum(read[:, j, None] * x[:, j] for j in range(3)))
     expected = [sum(mix[:, j, i, None] * x[:, j] for j in range(3)) + write[:, i, None] * branch for i in range(3)]
     params = {name: jnp.asarray(value) for name, value in params.items()}
-    found = residual(jnp.asarray(stream), jnp.sin, {"input": lambda x: 2 * x}, params, Depth(1, 2, 0, 2))
+    found = residual(jnp.asarray(stream), jnp.sin, {"input": lambda x: 2 * x}, params, Depth(1, 2, 0, 2, 4))
     chex.assert_trees_all_close(found[0], np.stack(expected, 1), atol=1e-3)
 
 
 def test_streams_mixed_by_doubly_stochastic_matrices():
     """One step by the formulas of Xie Z. et al. 2025: rows and columns sum to one, gates are σ and 2σ."""
-    residual, depth, rng = ManifoldHyperConnections(streams=3), Depth(1, 2, 0, 2), np.random.default_rng(0)
+    residual, depth, rng = ManifoldHyperConnections(streams=3), Depth(1, 2, 0, 2, 4), np.random.default_rng(0)
     specs = residual.parameters(16)
     params = {name: jnp.asarray(rng.normal(size=spec.shape), jnp.float32) for name, spec in specs.items()}
     stream = jnp.asarray(rng.normal(size=(1, 8, 3, 16)), jnp.float32)

@@ -41,7 +41,7 @@ X = jnp.asarray(np.random.default_rng(0).normal(size=(1, 8, 16)), jnp.float32)
 )
 def test_residual_wiring(residual, expected):
     """Where norms and factors sit: multiplication by 2, 3 and 5 in place of the input, branch and output norm."""
-    connection, depth = ResidualLayer(residual, LayerNorm(), 16, "connection", key=KEY), Depth(3, 8, 0, 2)
+    connection, depth = ResidualLayer(residual, LayerNorm(), 16, "connection", key=KEY), Depth(3, 8, 0, 2, 16)
     assert set(connection.norms) == set(residual.norms)
     norms = {"input": lambda x: 2 * x, "branch": lambda x: 3 * x, "output": lambda x: 5 * x}
     out = residual(X, jnp.sin, {name: norms[name] for name in residual.norms}, {}, depth)

@@ -38,5 +38,5 @@ def test_the_factor_is_on_the_branch(residual, params, expected):
     }
     norms, params = {name: NORMS[name] for name in residual.norms}, {k: jnp.asarray(v) for k, v in params.items()}
     chex.assert_trees_all_close(
-        residual(jnp.asarray(X), jnp.sin, norms, params, Depth(3, 8, 0, 2)), expected(X), atol=1e-5
+        residual(jnp.asarray(X), jnp.sin, norms, params, Depth(3, 8, 0, 2, 16)), expected(X), atol=1e-5
     )

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -17,6 +18,10 @@ def test_a_grid_of_a_number_of_seeds():
     for none in (0, []):
         with pytest.raises(ConfigError, match="seeds: none is given"):
             grid(none)
+
+
+def test_a_grid_of_numbers_of_jax():
+    assert grid(jnp.arange(2), jnp.array([0.5, 0.25])) == grid(2, (0.5, 0.25))
 
 
 def test_a_grid_of_numbers_of_numpy():

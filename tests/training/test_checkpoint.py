@@ -184,6 +184,13 @@ def test_an_empty_folder_is_damage(folder):
         assert_is(checkpoint.restore(folder, state(0.0)), 20)
 
 
+def test_a_link_to_what_is_not_there_is_damage(folder):
+    """As of checkpoints on a disk that is not mounted."""
+    (folder / "00000040").symlink_to("elsewhere")
+    with pytest.warns(UserWarning, match="manifest"):
+        assert_is(checkpoint.restore(folder, state(0.0)), 30)
+
+
 def test_all_damaged_is_an_error_and_never_a_fresh_start(folder):
     for step in (20, 30):
         (folder / f"{step:08d}" / "manifest.json").unlink()

@@ -249,7 +249,7 @@ def test_without_a_gradient_only_matrices_shrink():
         chex.assert_trees_all_close(after["blocks"][name], kept["blocks"][name], rtol=1e-6)
 
 
-@pytest.mark.parametrize("norm", [0.0, -1.0])
+@pytest.mark.parametrize("norm", [0.0, -1.0, np.inf])
 def test_clipping_leaves_something(norm):
     with pytest.raises(
         ConfigError, match=rf"optimizer\.clip_norm: {norm} is not a positive number; None clips nothing"

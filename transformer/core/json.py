@@ -37,7 +37,12 @@ def to_json(value: Any) -> Any:
 
 
 def to_json_as(declared: Any, value: Any) -> Any:
-    """`to_json` where a type is declared; a value of a subclass has the name of its class as `kind`."""
+    """`to_json` where a type is declared: whole numbers are floats where it says so, as they are when they are read,
+    and a value of a subclass has the name of its class as `kind`."""
+    if type(value) is int and plain_of(declared) & {int, float} == {float}:
+        return float(value)
+    if isinstance(value, tuple) and declared == tuple[float, ...]:
+        return [float(one) for one in value]
     data = to_json(value)
     plain = dataclasses.is_dataclass(value) and not isinstance(value, Variant)
     return {"kind": type(value).__name__, **data} if plain and type(value) is not declared else data

@@ -85,13 +85,21 @@ class Head(Variant):
 class EmbeddingLayer(nnx.Module):
     """A (V, D) table looked up by token; with `dim` the product of a (V, E) and an (E, D) matrix."""
 
-    def __init__(self, vocab_size: int | None, model: "ModelConfig", *, with_types: bool = False, key: jax.Array):
+    def __init__(
+        self,
+        vocab_size: int | None,
+        model: "ModelConfig",
+        *,
+        with_types: bool = False,
+        gain: float = 1.0,
+        key: jax.Array,
+    ):
         if vocab_size is None:
             raise ConfigError("model.vocab_size is not set: there is no tokenizer here to take it from")
         own = model.embedding
         self.dtype, D, E = jnp.dtype(model.dtype), model.d_model, own.dim
         self.scale = D**0.5 if own.scaled else 1.0
-        spec = Parameter((vocab_size, E or D), own.initializer, gain=model.embedding_gain)
+        spec = Parameter((vocab_size, E or D), own.initializer, gain=gain)
         self.table = make_parameter(spec, at(key, "table"))
         widen = None if E is None else Parameter((E, D), model.initializer)
         self.projection = None if widen is None else make_parameter(widen, at(key, "projection"))

@@ -1,6 +1,6 @@
 """Image patches as tokens."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -38,10 +38,8 @@ class PatchEmbedding(nnx.Module):
 
     def __init__(self, config: "PatchConfig", *, key: jax.Array):
         self.size, self.image_size, self.dtype = config.patch_size, config.image_size, jnp.dtype(config.dtype)
-        initializer = config.embedding.initializer
-        self.projection = Dense(
-            config.patch_dim, config.d_model, initializer=initializer, bias=True, key=at(key, "projection")
-        )
+        how: Any = {"initializer": config.embedding.initializer, "gain": config.embedding_gain, "bias": True}
+        self.projection = Dense(config.patch_dim, config.d_model, **how, key=at(key, "projection"))
 
     def __call__(self, images_BYXC: jax.Array) -> jax.Array:
         """Embedded patches (B, patches, D); raises `ConfigError` where images are not of the model's size."""

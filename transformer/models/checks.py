@@ -244,11 +244,14 @@ def _sharing_tokens(config: "ModelConfig") -> str:
 
 
 def refuse_token_logits(config: "ModelConfig", why: str) -> None:
-    """Raise `ConfigError` where the head has what only logits of tokens can use."""
+    """Raise `ConfigError` where there is what only logits of tokens can use."""
     head = config.head
     for name in ("transform", "bias", "score_mod"):
         if getattr(head, name):
             raise ConfigError(f"head.{name}: {getattr(head, name)} applies to logits of tokens, {why}")
+    for name in ("predict_ahead", "memory_length"):
+        if value := getattr(config, name):
+            raise ConfigError(f"model.{name}: {value} needs logits of tokens, {why}")
 
 
 def refuse_tokens(config: "ModelConfig", inputs: str) -> None:

@@ -67,7 +67,7 @@ class Classifier(Transformer):
 
     def make_embedding(self, config, *, key: jax.Array) -> nnx.Module:
         """The embedding of the inputs, (B, …) to (B, L, D)."""
-        return EmbeddingLayer(config.vocab_size, config, with_types=True, key=key)
+        return EmbeddingLayer(config.vocab_size, config, with_types=True, gain=config.embedding_gain, key=key)
 
     def __call__(
         self,

@@ -14,7 +14,9 @@ class Encoder(Transformer):
 
     def __init__(self, config: ModelConfig, *, key: jax.Array):
         super().__init__(config, key=key)
-        self.embedding = EmbeddingLayer(config.vocab_size, config, with_types=True, key=at(key, "embedding"))
+        self.embedding = EmbeddingLayer(
+            config.vocab_size, config, with_types=True, gain=config.embedding_gain, key=at(key, "embedding")
+        )
 
     def __call__(
         self,

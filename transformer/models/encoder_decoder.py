@@ -132,13 +132,13 @@ class EncoderDecoder(nnx.Module):
         self.encoder = Transformer(config.encoder, key=at(key, "encoder"))
         self.decoder = Decoder(config, key=at(key, "decoder"))
 
-        def table(name, vocab_size):
-            return EmbeddingLayer(vocab_size, config, key=at(key, name))
+        def table(name, vocab_size, gain=config.embedding_gain):
+            return EmbeddingLayer(vocab_size, config, gain=gain, key=at(key, name))
 
         self.extra = Parameters(register_parameters(config), key=at(key, "extra"))
         self.embedding = table("embedding", config.vocab_size)
         self.source_embedding = None if config.share_embeddings else table("source_embedding", config.source_vocab_size)
-        self.output = None if config.head.tied else table("output", config.vocab_size)
+        self.output = None if config.head.tied else table("output", config.vocab_size, gain=1.0)
         self.logits = HeadLayer(config, key=at(key, "logits"))
 
     def __call__(

@@ -1,5 +1,7 @@
 """Tokens in, logits of tokens out: decoder-only, masked or prefix language models."""
 
+import copy
+import dataclasses
 import functools
 from typing import Any
 
@@ -14,6 +16,7 @@ from transformer.embeddings.embedding import EmbeddingLayer, HeadLayer, ValueEmb
 from transformer.functional.cache import Cache, Reader
 from transformer.functional.masks import Mask, Tokens
 from transformer.functional.segment_memory import SegmentMemory, empty_segment_memory
+from transformer.mixers.attention.attention import Attention
 from transformer.mixers.mixer import Context, Shared
 from transformer.models.config import ModelConfig
 from transformer.models.decoder import Decoder
@@ -30,7 +33,9 @@ class LanguageModel(Decoder):
         if isinstance(config, ModelConfig) and config.kind != ModelConfig.kind:
             raise wrong_kind(config, ModelConfig, "LanguageModel")
         super().__init__(config, key=key)
-        self.embedding = EmbeddingLayer(config.vocab_size, config, with_types=True, key=at(key, "embedding"))
+        self.embedding = EmbeddingLayer(
+            config.vocab_size, config, with_types=True, gain=config.embedding_gain, key=at(key, "embedding")
+        )
         self.shares_ids = "token_ids" in config.shares
         self.value_embedding = self._make_value_embedding(key=at(key, "value_embedding"))
         self.future = nnx.List(Block(_alone(config), key=at(key, "future", i)) for i in range(config.predict_ahead))
@@ -193,9 +198,10 @@ class LanguageModel(Decoder):
 
 def _alone(config: ModelConfig) -> ModelConfig:
     """The config of a block that follows the stack and takes over nothing from its layers."""
-    config = config.replace(pattern=())
-    sharing = config.attention is not None and config.attention.sharing is not None
-    return config.replace({"mixer.sharing": None}) if sharing else config
+    last = copy.copy(config.layer_config(config.num_layers - 1))
+    if isinstance(last.mixer, Attention) and last.mixer.sharing is not None:
+        object.__setattr__(last, "mixer", dataclasses.replace(last.mixer, sharing=None))
+    return last
 
 
 def _tokens(length: int, positions_BL: jax.Array | None, *of_rows: jax.Array | None) -> Tokens:

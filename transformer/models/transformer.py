@@ -1,5 +1,7 @@
 """What all models share: a block, and positions, a stack of blocks and a final norm around it."""
 
+import functools
+import operator
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -30,7 +32,7 @@ class Block(nnx.Module):
     def __init__(self, config: ModelConfig, *, key: jax.Array):
         self.config, position = config, config.position
         self.enters = position is not None and "to_block" in position.acts
-        self.connections = config.built
+        self.connections, self.branches = config.built, config.branches
         for connection in self.connections:
             for made in connection:
                 setattr(self, made.name, made.layer(config, key=at(key, made.name)))
@@ -47,7 +49,7 @@ class Block(nnx.Module):
             stream = self._with_position(stream, context, layer)
         stream = _named(stream, "resid_pre")
         for number, connection in enumerate(self.connections):
-            depth = Depth(layer, self.config.num_layers, number, len(self.connections))
+            depth = Depth(layer, self.config.num_layers, number, len(self.connections), self.branches)
             stream, handed_back = self._connected(stream, connection, depth, context, key)
             last = number == len(self.connections) - 1
             stream = _named(stream, "resid_post" if last else f"resid_{connection[0].name}")
@@ -67,23 +69,25 @@ class Block(nnx.Module):
     ) -> tuple[Stream, list[Aux]]:
         """The stream after one connection, and what each of its sublayers hands back."""
         residual, handed_back = getattr(self, f"{connection[0].name}_residual"), []
+        added = functools.partial(self._added, connection, depth.layer, key)
 
         def branch(x):
             inputs = x if residual.sublayers else [x] * len(connection)
-            answers = [self._sublayer(s, x, context, depth.layer, key) for s, x in zip(connection, inputs, strict=True)]
+            answers = [self._sublayer(s, x, context, key) for s, x in zip(connection, inputs, strict=True)]
             handed_back.extend(aux for _, aux in answers)
-            return sum(y_BLD for y_BLD, _ in answers)
+            factors = [s.factor for s in connection] if len(connection) > 1 else [1.0]  # that of one alone is `added`'s
+            parts = [_times(factor, y_BLD) for factor, (y_BLD, _) in zip(factors, answers, strict=True)]
+            y_BLD = functools.reduce(operator.add, parts)
+            return y_BLD if "branch" in residual.norms else added(y_BLD)
 
-        after = residual(stream, branch, depth, context.tokens.valid)
+        after = residual(stream, branch, depth, context.tokens.valid, added)
         for found, wanted in zip(jax.tree.leaves(after), jax.tree.leaves(stream), strict=True):
             if found.dtype != wanted.dtype:
                 raise _other_dtype(found, wanted, residual.name, residual.residual, self.config.norm)
         return after, handed_back
 
-    def _sublayer(
-        self, made: ResolvedSublayer, x_BLD: jax.Array, context: Context, layer, key
-    ) -> tuple[jax.Array, Aux]:
-        config, name = self.config, made.name
+    def _sublayer(self, made: ResolvedSublayer, x_BLD: jax.Array, context: Context, key) -> tuple[jax.Array, Aux]:
+        name = made.name
         inside = None if key is None else at(key, name, "inside")
         with jax.named_scope(name):
             own = context._replace(writing=_of_sublayer(context.writing, name))
@@ -96,13 +100,21 @@ class Block(nnx.Module):
         if y.shape != x_BLD.shape:
             raise ConfigError(f"blocks.*.{name}: {made.value} returns {y.shape} for an input of {x_BLD.shape}")
         aux = aux._replace(memory={} if aux.memory is None else {name: aux.memory})
-        y = y if made.factor == 1 else y * jnp.asarray(made.factor, y.dtype)
-        if key is not None:
-            y = dropout(y, config.dropout, at(key, name))
-            if config.stochastic_depth:
-                rate = config.stochastic_depth / config.num_layers * jnp.asarray(layer + 1, jnp.float32)
-                y = drop_sequences(y, rate, at(key, name, "depth"))
+        y = y if key is None else dropout(y, self.config.dropout, at(key, name))
         return checkpoint_name(constrain(y), f"{name}.out"), aux
+
+    def _added(self, connection: Sequence[ResolvedSublayer], layer, key, y_BLD: jax.Array) -> jax.Array:
+        """What a branch adds to the stream: as much as its factor says, and in training not to all sequences."""
+        config, first = self.config, connection[0]
+        y_BLD = _times(first.factor, y_BLD) if len(connection) == 1 else y_BLD
+        if key is None or not config.stochastic_depth:
+            return y_BLD
+        rate = config.stochastic_depth / config.num_layers * jnp.asarray(layer + 1, jnp.float32)
+        return drop_sequences(y_BLD, rate, at(key, first.name, "depth"))
+
+
+def _times(factor: float, y_BLD: jax.Array) -> jax.Array:
+    return y_BLD if factor == 1 else y_BLD * jnp.asarray(factor, y_BLD.dtype)
 
 
 def _other_dtype(found: jax.Array, wanted: jax.Array, name: str, *values: Any) -> ConfigError:

@@ -65,7 +65,8 @@ class LayerNorm(Norm):
     scale: bool = True
     """Whether there is a trained gain."""
     zero_centered: bool = False
-    """Whether the gain is 1 + scale with an initial scale of 0, to which weight decay pulls it (Gemma, 2024)."""
+    """Whether the gain is 1 + scale with an initial scale of 0 (Gemma, 2024), to which weight decay pulls it where a
+    group of parameters has some."""
     eps_outside: bool = False
     """Whether to divide by √variance + eps."""
     cast_first: bool = False

@@ -46,6 +46,8 @@ class Depth(NamedTuple):
     """Number of the connection in its block from 0."""
     connections: int
     """Connections in a block."""
+    branches: int
+    """Residual branches of the stack, whose blocks may have different numbers of them."""
 
 
 PLACES = ("input", "branch", "output")
@@ -154,9 +156,26 @@ class ResidualLayer(nnx.Module):
         specs = residual.parameters(d_model)
         self.params = Parameters(specs, key=at(key, "params")) if specs else None
 
-    def __call__(self, stream: Stream, branch: Function, depth: Depth, valid_BL: jax.Array | None = None) -> Stream:
-        """The stream after the branch, a function of (B, L, D) or, where sublayers are named, of all their inputs."""
+    def __call__(
+        self,
+        stream: Stream,
+        branch: Function,
+        depth: Depth,
+        valid_BL: jax.Array | None = None,
+        added: Function = lambda y_BLD: y_BLD,
+    ) -> Stream:
+        """The stream after the branch.
+
+        Args:
+          stream: before it.
+          branch: a function of (B, L, D) or, where sublayers are named, of all their inputs.
+          depth: where the connection is.
+          valid_BL: False for padding.
+          added: what is done to the branch behind a norm of it, which would undo a factor, and fill what is left out.
+        """
         norms: Norms = {name: functools.partial(self._normalized, name, valid_BL) for name in self.residual.norms}
+        if "branch" in self.norms:
+            norms["branch"] = lambda y_BLD: added(self._normalized("branch", valid_BL, y_BLD))
         if self.sublayers:  # one array (sublayers, B, L, D), for a residual may multiply what the norm returns
             norms["input"] = lambda x: jnp.stack([self._normalized(name, valid_BL, x) for name in self.sublayers])
         return self.residual(stream, branch, norms, {} if self.params is None else self.params(), depth)
@@ -301,7 +320,7 @@ class DeepNorm(SingleStream):
         return dataclasses.replace(self, alpha=alpha, beta=0.87 / size if self.beta is None else self.beta)
 
     def a(self, depth):
-        return float(depth.connections * depth.num_layers) ** 0.25 if self.alpha is None else self.alpha
+        return float(depth.branches) ** 0.25 if self.alpha is None else self.alpha
 
     def inner_gain(self, branches):
         return (4 * branches) ** -0.25 if self.beta is None else self.beta

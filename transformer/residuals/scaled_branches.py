@@ -26,7 +26,7 @@ class ReZero(SingleStream):
 
     def __post_init__(self):
         if type(self.placement).__call__ is not SingleStream.__call__ or "branch" in self.placement.parameters(1):
-            raise ConfigError(f"{self.name}.placement: {self.placement} has no plain branch; use pre, post or none")
+            raise ConfigError(f"{self.name}.placement: {self.placement} has no plain branch; use pre, post or no_norm")
 
     @property
     def begins_silent(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -53,7 +53,8 @@ class RunConfig(Config):
     what layers ask of a whole batch, such as an equal load of experts, which is asked of each piece, and of what is
     drawn at random, such as dropout, which is drawn anew for each."""
     steps_per_dispatch: int = 10
-    """Steps per call of the compiled program."""
+    """Steps per call of the compiled program; calls end where an evaluation or a checkpoint is due, and each length of
+    a call is compiled once."""
     evaluate_every: int | None = None
     """Steps between evaluations of the whole validation split; None: only at the end."""
     checkpoint_every: int | None = None
@@ -153,8 +154,8 @@ def grid(seeds: Iterable[int] | int, learning_rates: Sequence[float] | np.ndarra
 
 
 def _plain(values: Any) -> Any:
-    """Arrays and numbers of NumPy as lists and numbers of Python."""
-    return values.tolist() if isinstance(values, np.ndarray | np.generic) else values
+    """Arrays and numbers of NumPy and JAX as lists and numbers of Python."""
+    return values.tolist() if hasattr(values, "tolist") else values
 
 
 def unfinished_warm_up(config: RunConfig, replicas: Sequence[Replica]) -> str:

@@ -72,11 +72,12 @@ class OptimizerConfig(Config):
         check_fields(self, "optimizer.")
         for name in ("learning_rate", "weight_decay", "warmup_steps"):
             check_number(getattr(self, name), f"optimizer.{name}")
-        if self.clip_norm is not None and not self.clip_norm > 0:
+        if self.clip_norm is not None and not 0 < self.clip_norm < math.inf:
             raise ConfigError(f"optimizer.clip_norm: {self.clip_norm} is not a positive number; None clips nothing")
         if self.skip_limit < 0:
             raise ConfigError(f"optimizer.skip_limit: {self.skip_limit} is negative")
-        if self.skip_above is not None and (not self.skip_above > 0 or not self.skip_limit):
+        if self.skip_above is not None and not (0 < self.skip_above < math.inf and self.skip_limit):
             raise ConfigError(
-                f"optimizer.skip_above: {self.skip_above} needs to be positive, and a skip_limit of at least 1"
+                f"optimizer.skip_above: {self.skip_above} needs to be positive and finite, and a skip_limit of at "
+                "least 1"
             )

@@ -200,7 +200,7 @@ def passes_through(subject: Subject) -> None:
     specs = residual.parameters(subject.config.d_model)
     params = {name: spec.initial_value(jax.random.key(0)) for name, spec in specs.items()}
     stream = residual.start(x_BLD, 2)
-    after = residual(stream, jnp.zeros_like, dict.fromkeys(residual.norms, layer_norm), params, Depth(0, 2, 0, 2))
+    after = residual(stream, jnp.zeros_like, dict.fromkeys(residual.norms, layer_norm), params, Depth(0, 2, 0, 2, 4))
     for left, right in zip(jax.tree.leaves(after), jax.tree.leaves(stream), strict=True):
         close(left, right, f"{residual} changes the stream on its own")
 

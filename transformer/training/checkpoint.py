@@ -181,7 +181,7 @@ def _newest(folder: Path, template: Any, strict: bool) -> tuple[Any, Notes] | No
             manifest = _checked(path)
             return _load(path, manifest, template)
         except Exception as error:
-            if not path.exists():
+            if not os.path.lexists(path):
                 raise _Gone from None
             if not isinstance(error, _Damage):
                 raise
