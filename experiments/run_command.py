@@ -23,6 +23,7 @@ from transformer.core import runtime
 from transformer.core.checks import hints
 from transformer.core.errors import ConfigError
 from transformer.core.files import read_sealed, write_durably, write_sealed
+from transformer.core.folders import file_names
 from transformer.core.json import from_json, to_json_as
 from transformer.core.modules import Params
 from transformer.data.dataset import Dataset, load_data, read_run_config, reference
@@ -142,7 +143,7 @@ def train_command(
     runtime.start()
     processes.connect(command.hosts)
     when_not_empty = "resume" if command.resume else "overwrite" if command.overwrite else "refuse"
-    if command.resume and processes.is_writer() and not (command.workdir / CONFIG).exists():
+    if command.resume and processes.is_writer() and not file_names(command.workdir):
         print(f"nothing to resume in {command.workdir}: a new run begins", file=sys.stderr)
     given = None if initial is None else initial(config.model)
     remember = functools.cache(command.remember)  # at the first dispatch: the folder was not refused

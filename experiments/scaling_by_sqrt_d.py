@@ -5,32 +5,32 @@ standard deviation of √d, softmax is saturated, its gradients are small and le
 study (initializer `fanin`). In the second, in the folder `small`, matrices are initialized as in GPT-2, with a
 standard deviation of 0.02: scores are small with any scale, and the choice should matter less.
 
-    python -m experiments.scaling_by_sqrt_d                    two cores with other work on them: 10 minutes
+    python -m experiments.scaling_by_sqrt_d                    one core: 15 minutes
     python -m experiments.scaling_by_sqrt_d full               a GPU
     python -m experiments.scaling_by_sqrt_d --arms 'one over root d' none --learning-rates 1e-3 1e-2
 
-Found with single 95 % intervals and Holm's correction (2 layers, d 64, 2 heads of 128, 300 steps, 4 estimation seeds of
-6, learning rate chosen from 1e-3, 3e-3, 1e-2 on the other 2; jax 0.10.2, two cores, 9 min 37 s with other work on the
-machine, 2026-11-22): nats per token; the share of queries with more than 0.99 of their attention on one key, before and
-after training; and the norm of the gradient of query and key kernels before it:
+Found (2 layers, d 64, 2 heads of 128, 300 steps, 8 seeds, learning rate of each arm chosen from 1e-3, 3e-3, 1e-2 and
+3e-2; 2026-11-30, one core of an Intel Xeon, 15 core-minutes): nats per token; the share of queries with more than 0.99
+of their attention on one key, before and after training; and the norm of the gradient of query and key kernels before
+it:
 
     variance 1
-    one over root d  2.1265 ± 0.0339                                0.000  0.333  0.092
-    none             2.3901 ± 0.0349   +0.2635 ± 0.0607  worse       0.336  0.864  0.353
-    one over d       2.1870 ± 0.0303   +0.0605 ± 0.0083  worse       0.000  0.236  0.008
-    learned          2.1199 ± 0.0320   -0.0066 ± 0.0096  unresolved  0.000  0.272  0.092
+    one over root d  2.2110 ± 0.0107                                            0.000  0.296  0.110
+    none             2.4678 ± 0.0267   +0.2568 [+0.2272, +0.2864]  worse       0.357  0.847  0.353
+    one over d       2.2602 ± 0.0072   +0.0492 [+0.0358, +0.0627]  worse       0.000  0.189  0.011
+    learned          2.2057 ± 0.0067   -0.0054 [-0.0208, +0.0101]  unresolved  0.000  0.221  0.110
 
     deviation 0.02
-    one over root d  2.1678 ± 0.0271                                0.000  0.092  0.012
-    none             2.2625 ± 0.0413   +0.0947 ± 0.0238  worse       0.000  0.723  0.133
-    one over d       2.1913 ± 0.0360   +0.0235 ± 0.0143  worse       0.000  0.002  0.001
-    learned          2.1749 ± 0.0284   +0.0071 ± 0.0309  unresolved  0.000  0.185  0.012
+    one over root d  2.2723 ± 0.0200                                            0.000  0.142  0.013
+    none             2.3420 ± 0.0215   +0.0696 [+0.0200, +0.1194]  worse       0.000  0.339  0.145
+    one over d       2.2864 ± 0.0099   +0.0141 [-0.0127, +0.0409]  unresolved  0.000  0.002  0.001
+    learned          2.2741 ± 0.0170   +0.0018 [-0.0195, +0.0230]  unresolved  0.000  0.182  0.013
 
 As expected, unscaled scores are saturated initially and learn more slowly, at their own best learning rate. But
-the gradient of queries and keys does not vanish: it is 3.8 times as large, since the factor on the scores is also
+the gradient of queries and keys does not vanish: it is 3.2 times as large, since the factor on the scores is also
 on their gradient. That is less than the √128 = 11.3 times with small matrices, where nothing is saturated
-initially; there saturation comes with training, and the loss is still worse. The arm with small gradients
-is 1/d, which is worse as well, though by less and with the fewest saturated queries. No run diverged.
+initially; there saturation comes with training, and the loss is still worse, at the lowest best rate. The arm with
+small gradients is 1/d, which is worse as well, though by less and with the fewest saturated queries. No run diverged.
 """
 
 from experiments import cli

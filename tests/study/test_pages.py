@@ -3,12 +3,14 @@
 import csv
 import io
 import json
+import sys
 
 import numpy as np
 import pandas
 import pytest
 
 from tests.study import made
+from transformer.core.errors import ConfigError
 from transformer.core.files import Damaged
 from transformer.study import figures
 from transformer.study.__main__ import main
@@ -93,13 +95,16 @@ def test_a_report_is_the_same_from_the_folder(tmp_path):
     assert "NaN" not in json.dumps(first.to_json())
 
 
-def test_rows_for_other_tools(tmp_path):
+def test_rows_for_other_tools(tmp_path, monkeypatch):
     report = made.report(tmp_path, {"base": np.stack([BASE, BASE + 1]), "arm": np.stack([BASE, BASE + 1])})
     rows = report.rows()
     assert len(rows) == 24
     first = {"arm": "base", "learning_rate": 1e-3, "seed": 0, "loss": pytest.approx(BASE[0]), "chosen": True}
     assert rows[0] == first | {"accuracy": 0.5, "exact_match": 0.5}
     assert isinstance(report.frame(), pandas.DataFrame)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ConfigError, match=r"^frame: needs the library pandas: pip install pandas$"):
+        report.frame()
 
 
 def test_the_command_prints_a_report_again_and_joins_several(tmp_path, monkeypatch, capsys):

@@ -16,7 +16,8 @@ class Randomized(Position):
     """In training, positions are a sorted random choice from a longer range (Ruoss et al. 2023, section 3).
 
     So the scheme inside sees in training the distances of longer texts. As many are drawn as a row has places, padding
-    included, or where positions are given, as for packed documents, as the model has.
+    included, or where positions are given, as for packed documents, as the model has. Evaluation and decoding take
+    0, 1, …, in place of which the paper draws then too: neighbours are nearer than they mostly were in training.
     """
 
     scheme: Position = ALiBi()

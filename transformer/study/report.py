@@ -255,9 +255,15 @@ class Report:
         return pages.html(self)
 
     def frame(self) -> Any:
-        """A pandas DataFrame with a row for each run: arm, learning rate, seed, metrics. Needs pandas."""
-        import pandas
+        """A pandas DataFrame with a row for each run: arm, learning rate, seed, metrics.
 
+        Raises:
+          ConfigError: pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise ConfigError("frame: needs the library pandas: pip install pandas") from None
         return pandas.DataFrame(self.rows())
 
     def rows(self) -> list[dict[str, Any]]:
