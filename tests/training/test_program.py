@@ -27,10 +27,10 @@ def test_products_have_the_precision_of_the_config(precision, rounded):
     assert [("bf16" in str(one)) for one in (trained, tested)] == [rounded] * 2
 
 
-@pytest.mark.parametrize(("d_model", "devices"), [(32, 2), (1024, 1)])
-def test_the_devices_of_a_cpu_share_the_batches_of_small_models(d_model, devices):
-    """Those of a large one only where that is asked for."""
-    config = RunConfig(model=small(d_model=d_model, max_length=400), batch_size=2)
+@pytest.mark.parametrize(("d_model", "length", "devices"), [(32, 400, 2), (64, 40_000, 2), (1024, 400, 1)])
+def test_the_devices_of_a_cpu_share_the_batches_of_small_models(d_model, length, devices):
+    """However long they are; those of a large one only where that is asked for."""
+    config = RunConfig(model=small(d_model=d_model, max_length=length), batch_size=2)
     assert make_program(config, grid([0])).data_devices == devices
     assert make_program(config, grid([0]), MeshConfig(data=2)).data_devices == 2
 

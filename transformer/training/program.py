@@ -96,8 +96,8 @@ def make_program(
     _check(config, mesh_config)
     shapes, apply = pure_model(config.model)
     sequences = config.batch_size // config.accumulation
-    work = sum(leaf.size for leaf in jax.tree.leaves(shapes)) * float(sequences * config.model.max_length)
-    mesh = make_mesh(mesh_config, len(replicas), sequences, work, devices)
+    num_parameters = sum(leaf.size for leaf in jax.tree.leaves(shapes))
+    mesh = make_mesh(mesh_config, len(replicas), sequences, num_parameters, devices)
     apply = _with_precision(apply, config.matmul_precision)
     axes = parameter_axes(mesh_config, config.model, shapes, mesh)
     specs = pure.specs(abstract_model(config.model))
