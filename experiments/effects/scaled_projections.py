@@ -52,7 +52,8 @@ CLAIM = Claim(
     measured=False,
     recipe=(
         "Xavier values, sinusoids, embeddings of deviation 1/√d, β₂ = .98 and no clipping, as there; 4 + 4 layers of "
-        "width 32, SCAN, 1,000 steps of 16 pairs, a rate that falls in a line."
+        "width 32, SCAN, 1,000 steps of 16 pairs, a rate that falls in a line. The runs are of groups of equally many "
+        "pairs, by the length of the target, where pairs are now grouped for the least padding."
     ),
     study=Study(
         "scaled_projections",

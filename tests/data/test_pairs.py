@@ -12,6 +12,7 @@ import pytest
 
 from transformer.core.errors import ConfigError
 from transformer.data.dataset import load_data, stack_batches
+from transformer.data.order import ORDER
 from transformer.data.pairs import EVALUATION_BATCH, PairsConfig, TranslationRun, load_pairs, pair_arrays, with_end
 from transformer.data.tokenizers import END, START
 from transformer.inference.beam import Beam
@@ -20,6 +21,7 @@ from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.runs.config import RunConfig, grid
 from transformer.runs.tokenizers import Char, Symbols, Word
 from transformer.training.loop import train
+from transformer.training.workdir import identity
 
 RNG = np.random.default_rng(0)
 # The number of a pair is its first two words on both sides; sources of 2 to 7 words, targets of 2 to 9.
@@ -169,6 +171,12 @@ def test_batches_are_pure_functions_of_the_step(pairs, buckets):
             np.testing.assert_array_equal(a, forward[step][name])
     if buckets < 100:
         assert any(numbers(pairs, other[step]) != numbers(pairs, forward[step]) for step in range(40))
+
+
+def test_a_run_is_of_the_groups_it_began_with(pairs):
+    """Which are no part of the data, that a run of other groups still finds."""
+    config = pairs.complete(run_config())
+    assert identity(config, grid(1), pairs).order == pairs.order != ORDER
 
 
 def test_a_step_is_one_bucket_for_all_seeds(pairs):

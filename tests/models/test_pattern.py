@@ -145,6 +145,18 @@ def test_what_predicts_ahead_is_as_the_last_layer():
     assert ahead["feed_forward"]["out"]["kernel"].shape == (8, 18)
 
 
+@pytest.mark.parametrize("sharing", ["keys_values", "values", "value_embeddings"])
+def test_what_predicts_ahead_takes_nothing_over(sharing):
+    """Also attention beside another mixer."""
+    beside = T.SideBySide(mixer=Attention(num_heads=2))
+    pattern = (T.Alternate("block.mixer.sharing", (None, sharing)),)
+    sizes = {"vocab_size": 8, "max_length": 8, "d_model": 16, "num_layers": 2, "position": None}
+    config = T.ModelConfig(**sizes, mixer=T.HGRN(), block=beside, pattern=pattern, predict_ahead=1)
+    params, apply = T.split(T.LanguageModel(config, key=jax.random.key(0)))
+    assert "sharing" not in str(params["future"]["0"].keys() | params["future"]["0"]["attention"].keys())
+    assert apply(params, jnp.ones((1, 4), jnp.int32), method="predict_ahead").shape == (2, 1, 4, 8)
+
+
 def test_deepnorm_knows_all_branches():
     """α is of as many as β, also where blocks have different numbers of them."""
     pattern = (T.Alternate("feed_forward", (None, FeedForward())),)

@@ -18,7 +18,7 @@ from transformer.functional.masks import Causal, Full, Padding, Tokens
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.sparsity import Linformer
 from transformer.mixers.mixer import Context
-from transformer.models.blocks import Macaron, Sublayer
+from transformer.models.blocks import Macaron, Parallel, Sublayer
 from transformer.models.config import ModelConfig
 from transformer.models.encoder import Encoder
 from transformer.models.language_model import LanguageModel
@@ -38,6 +38,18 @@ class WholeSteps(Macaron):
     """As `Macaron`, without the halves."""
 
     connections = ((Sublayer("feed_forward", 1.0, "feed_forward_before"),), (Sublayer("feed_forward"),))
+
+
+@dataclass(frozen=True)
+class Together(Parallel):
+    """As `Parallel`, each by a factor."""
+
+    name = "together"
+    factor: float = 1.0
+
+    @property
+    def connections(self):
+        return ((Sublayer("mixer", self.factor), Sublayer("feed_forward", self.factor)),)
 
 
 SMALL = ModelConfig(vocab_size=8, max_length=8, num_layers=2, d_model=16, mixer=Attention(num_heads=2))
@@ -132,6 +144,16 @@ def test_half_a_step_is_half_of_what_is_added(residual):
     found, full = (run_with_cache(lambda _, x, b=b: b(x, **run), None, X)[1] for b in (block, whole))
     first = "resid_feed_forward_before"
     np.testing.assert_allclose(2 * (found[first] - X), full[first] - X, atol=1e-5)
+
+
+@pytest.mark.parametrize("residual", [PreNorm(), BranchNorm()], ids=str)
+def test_half_a_step_of_two_sublayers(residual):
+    """Of one connection, whose outputs are summed before the norm."""
+    half, whole = (
+        Block(config(num_layers=1, residual=residual, block=Together(factor)), key=KEY) for factor in (0.5, 1.0)
+    )
+    run = {"context": Context(TOKENS, Causal()), "layer": 0, "key": None}
+    np.testing.assert_allclose(2 * (half(X, **run)[0] - X), whole(X, **run)[0] - X, atol=1e-5)
 
 
 def test_stochastic_depth_without_a_key():

@@ -24,6 +24,7 @@ def test_a_run_is_named_by_its_config_rate_seed_and_data(base, corpus, tmp_path)
         ArmRuns(config, dataclasses.replace(corpus, fingerprint="other"), tmp_path).path(3, 1e-3),
     ]
     assert len({path, *others}) == 5
+    assert arm.path(3, 1) == arm.path(3, 1.0)
 
 
 def test_a_run_is_read_as_it_was_written_and_keeps_its_probes(base, corpus, tmp_path):

@@ -37,8 +37,8 @@ def to_json(value: Any) -> Any:
 
 
 def to_json_as(declared: Any, value: Any) -> Any:
-    """`to_json` where a type is declared: whole numbers are floats where it says so, as they are when they are read,
-    and a value of a subclass has the name of its class as `kind`."""
+    """`to_json` where a type is declared: whole numbers of a float, alone or in a tuple, are floats, as they are when
+    they are read, and a value of a subclass has the name of its class as `kind`."""
     if type(value) is int and plain_of(declared) & {int, float} == {float}:
         return float(value)
     if isinstance(value, tuple) and declared == tuple[float, ...]:

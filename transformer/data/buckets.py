@@ -13,7 +13,7 @@ def least_padded(lengths: np.ndarray, buckets: int, batch_size: Callable[[int], 
 
     Args:
       lengths: of the rows, (N,).
-      buckets: the number of groups; there are fewer where no more can be made.
+      buckets: the largest number of groups.
       batch_size: the rows of a batch in which the longest is of that length.
     """
     distinct, counts = np.unique(lengths, return_counts=True)

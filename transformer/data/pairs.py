@@ -4,7 +4,7 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from transformer.core.json import fingerprint
 from transformer.core.notebook import ShownAsText
 from transformer.data.buckets import least_padded
 from transformer.data.dataset import Batch, Batches, Rows, described, load_data, pad_rows, real_places, whole
+from transformer.data.order import ORDER
 from transformer.data.pairs_text import load_parallel
 from transformer.data.scan import scan_split
 from transformer.data.tokenizer_training import make_tokenizer
@@ -26,8 +27,6 @@ from transformer.runs.config import RunConfig
 from transformer.runs.data import DataConfig, check_at_least, check_default, check_fraction, count_held_out
 from transformer.runs.tokenizers import Symbols, Tokenization
 
-GROUPING = 2
-"""Version of how pairs are grouped; a run is not continued in another one."""
 EVALUATION_BATCH = 64
 """Pairs of a held-out batch, as in `transformer.data.dataset`; fewer, since each is two texts."""
 
@@ -57,7 +56,7 @@ class PairsConfig(DataConfig):
     shared_vocabulary: bool = False
     """Whether source and target share one tokenizer, trained on both."""
     buckets: int = 4
-    """Most groups of pairs of similar length; a batch is of one group, drawn anew at every step."""
+    """Largest number of groups of pairs of similar length; a batch is of one group, drawn anew at every step."""
     batch_tokens: int | None = None
     """About this many tokens of the longer side per step, padding included, in multiples of batch_size pairs; None:
     batch_size pairs."""
@@ -107,6 +106,8 @@ class Pairs(ShownAsText):
     fingerprint: str
     description: PairsConfig | None = None
     """What they were loaded from."""
+    order: ClassVar[int] = ORDER + 1
+    """Version of the order of rows, of which pairs have had one more: that of their groups."""
 
     def __str__(self) -> str:
         """What they are; arrays are many lines."""
@@ -194,7 +195,7 @@ def load_pairs(config: PairsConfig, stored: Path | None = None) -> Pairs:
     def encode(pairs):
         return [with_end(source_tokenizer, s) for s, _ in pairs], [with_end(tokenizer, t) for _, t in pairs]
 
-    identity = fingerprint([GROUPING, train, validation, test, source_tokenizer.to_json(), tokenizer.to_json()])
+    identity = fingerprint([train, validation, test, source_tokenizer.to_json(), tokenizer.to_json()])
     name = f"SCAN, {config.split} split" if config.source is None else config.source
     texts = ([s for s, _ in test], [t for _, t in test])
     return Pairs(encode(train), encode(validation), texts, source_tokenizer, tokenizer, name, identity, config)

@@ -87,7 +87,8 @@ class ModelConfig(Config):
     dropout: float = 0.0
     """Share of features dropped after the embedding and after each sublayer while training."""
     stochastic_depth: float = 0.0
-    """Share of sequences that skip a sublayer of the last layer, rising linearly with depth (Huang et al. 2016)."""
+    """Share of sequences that skip a residual connection of the last layer, rising linearly with depth (Huang et al.
+    2016)."""
     initializer: Initializer = Normal(0.02)
     """Initial values of matrices."""
     weights: Weights | None = later(None)

@@ -69,16 +69,18 @@ class Block(nnx.Module):
     ) -> tuple[Stream, list[Aux]]:
         """The stream after one connection, and what each of its sublayers hands back."""
         residual, handed_back = getattr(self, f"{connection[0].name}_residual"), []
-        added = functools.partial(self._added, connection, depth.layer, key)
+        normed = "branch" in residual.norms
+        common = _common_factor(connection) if normed else 1.0  # which the norm would undo
+        added = functools.partial(self._added, common, connection[0].name, depth.layer, key)
 
         def branch(x):
             inputs = x if residual.sublayers else [x] * len(connection)
-            answers = [self._sublayer(s, x, context, key) for s, x in zip(connection, inputs, strict=True)]
+            answers = [
+                self._sublayer(s, s.factor / common, x, context, key) for s, x in zip(connection, inputs, strict=True)
+            ]
             handed_back.extend(aux for _, aux in answers)
-            factors = [s.factor for s in connection] if len(connection) > 1 else [1.0]  # that of one alone is `added`'s
-            parts = [_times(factor, y_BLD) for factor, (y_BLD, _) in zip(factors, answers, strict=True)]
-            y_BLD = functools.reduce(operator.add, parts)
-            return y_BLD if "branch" in residual.norms else added(y_BLD)
+            y_BLD = functools.reduce(operator.add, [y_BLD for y_BLD, _ in answers])
+            return y_BLD if normed else added(y_BLD)
 
         after = residual(stream, branch, depth, context.tokens.valid, added)
         for found, wanted in zip(jax.tree.leaves(after), jax.tree.leaves(stream), strict=True):
@@ -86,7 +88,9 @@ class Block(nnx.Module):
                 raise _other_dtype(found, wanted, residual.name, residual.residual, self.config.norm)
         return after, handed_back
 
-    def _sublayer(self, made: ResolvedSublayer, x_BLD: jax.Array, context: Context, key) -> tuple[jax.Array, Aux]:
+    def _sublayer(
+        self, made: ResolvedSublayer, factor: float, x_BLD: jax.Array, context: Context, key
+    ) -> tuple[jax.Array, Aux]:
         name = made.name
         inside = None if key is None else at(key, name, "inside")
         with jax.named_scope(name):
@@ -100,21 +104,23 @@ class Block(nnx.Module):
         if y.shape != x_BLD.shape:
             raise ConfigError(f"blocks.*.{name}: {made.value} returns {y.shape} for an input of {x_BLD.shape}")
         aux = aux._replace(memory={} if aux.memory is None else {name: aux.memory})
+        y = y if factor == 1 else y * jnp.asarray(factor, y.dtype)
         y = y if key is None else dropout(y, self.config.dropout, at(key, name))
         return checkpoint_name(constrain(y), f"{name}.out"), aux
 
-    def _added(self, connection: Sequence[ResolvedSublayer], layer, key, y_BLD: jax.Array) -> jax.Array:
+    def _added(self, factor: float, name: str, layer, key, y_BLD: jax.Array) -> jax.Array:
         """What a branch adds to the stream: as much as its factor says, and in training not to all sequences."""
-        config, first = self.config, connection[0]
-        y_BLD = _times(first.factor, y_BLD) if len(connection) == 1 else y_BLD
-        if key is None or not config.stochastic_depth:
+        y_BLD = y_BLD if factor == 1 else y_BLD * jnp.asarray(factor, y_BLD.dtype)
+        if key is None or not self.config.stochastic_depth:
             return y_BLD
-        rate = config.stochastic_depth / config.num_layers * jnp.asarray(layer + 1, jnp.float32)
-        return drop_sequences(y_BLD, rate, at(key, first.name, "depth"))
+        rate = self.config.stochastic_depth / self.config.num_layers * jnp.asarray(layer + 1, jnp.float32)
+        return drop_sequences(y_BLD, rate, at(key, name, "depth"))
 
 
-def _times(factor: float, y_BLD: jax.Array) -> jax.Array:
-    return y_BLD if factor == 1 else y_BLD * jnp.asarray(factor, y_BLD.dtype)
+def _common_factor(connection: Sequence[ResolvedSublayer]) -> float:
+    """The factor of all sublayers of a connection; 1 where they have several."""
+    factor, *others = {made.factor for made in connection}
+    return factor if factor and not others else 1.0
 
 
 def _other_dtype(found: jax.Array, wanted: jax.Array, name: str, *values: Any) -> ConfigError:

@@ -171,7 +171,8 @@ class ResidualLayer(nnx.Module):
           branch: a function of (B, L, D) or, where sublayers are named, of all their inputs.
           depth: where the connection is.
           valid_BL: False for padding.
-          added: what is done to the branch behind a norm of it, which would undo a factor, and fill what is left out.
+          added: what is done to the branch after a norm of it, which would undo a factor, and whose bias would fill
+            sequences that are skipped.
         """
         norms: Norms = {name: functools.partial(self._normalized, name, valid_BL) for name in self.residual.norms}
         if "branch" in self.norms:

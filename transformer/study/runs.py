@@ -99,7 +99,7 @@ class ArmRuns:
 
     def path(self, seed: int, rate: float) -> Path:
         """The file of a run."""
-        return self.folder / f"{fingerprint([self.sha256, seed, rate])[:20]}.json"
+        return self.folder / f"{fingerprint([self.sha256, seed, float(rate)])[:20]}.json"
 
     def read(self, seed: int, rate: float) -> Run | None:
         """The run, or None where it is not computed yet, or its file is damaged, which is said in a warning."""
