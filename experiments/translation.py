@@ -3,7 +3,7 @@
 Without data: SCAN (Lake and Baroni 2018), regenerated from its grammar; the simple split and, for
 comparison, the length split, on which such models fail.
 
-    python -m experiments.translation                                     two cores: 7 min and 6 min
+    python -m experiments.translation                                     one core: 12 min and 7 min
     python -m experiments.translation scan --data.split add_jump --also none
     python -m experiments.translation multi30k-tiny --data.source train.en --data.target train.de \\
         --data.validation-source valid.en --data.validation-target valid.de \\
