@@ -176,7 +176,7 @@ def test_batches_are_pure_functions_of_the_step(pairs, buckets):
 def test_a_run_is_of_the_groups_it_began_with(pairs):
     """Which are no part of the data, that a run of other groups still finds."""
     config = pairs.complete(run_config())
-    assert identity(config, grid(1), pairs).order == pairs.order != ORDER
+    assert identity(config, grid(1), pairs).order == pairs.order_version != ORDER
 
 
 def test_a_step_is_one_bucket_for_all_seeds(pairs):

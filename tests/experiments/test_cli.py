@@ -257,6 +257,14 @@ def test_language_model_from_text_to_result(tmp_path):
     assert "is not empty; --resume continues it" in again.stderr
 
 
+def test_a_folder_that_holds_something_else_is_refused_and_no_run_is_said_to_begin(tmp_path):
+    (tmp_path / "study.json").touch()
+    done = run("experiments.language_model", "tiny", "--workdir", str(tmp_path), "--resume")
+    assert done.returncode == 2
+    assert "begins" not in done.stderr
+    assert "holds no config.json of a run" in done.stderr
+
+
 def test_a_mesh_on_the_command_line():
     words = ["tiny", "--mesh.model", "2", "--mesh.fully-sharded", "--mesh.rules", "shard('*norm*', axes=('model',))"]
     mesh = cli.parse(Command, COMMANDS, words).mesh

@@ -106,7 +106,7 @@ class Pairs(ShownAsText):
     fingerprint: str
     description: PairsConfig | None = None
     """What they were loaded from."""
-    order: ClassVar[int] = ORDER + 1
+    order_version: ClassVar[int] = ORDER + 1
     """Version of the order of rows, of which pairs have had one more: that of their groups."""
 
     def __str__(self) -> str:

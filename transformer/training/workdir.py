@@ -193,7 +193,7 @@ def identity(config: RunConfig, replicas: Sequence[Replica], data: Dataset, init
     else:
         leaves = jax.tree.leaves_with_path(initial)
         digest = fingerprint_arrays({jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves})
-    order = getattr(data, "order", ORDER)
+    order = getattr(data, "order_version", ORDER)
     return Identity(config.to_json(), to_json(list(replicas)), data.fingerprint, sources(config), digest, order)
 
 
