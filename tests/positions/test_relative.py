@@ -41,11 +41,28 @@ def test_randomized_positions_are_of_the_whole_range(length):
     )
     model, drawn = LanguageModel(config, key=jax.random.key(0)), []
     stream_of = model.stream_of
-    model.stream_of = lambda x, context, key: drawn.append(context.remapped) or stream_of(x, context, key)
+    model.stream_of = lambda x, context, key: drawn.append(context.remap) or stream_of(x, context, key)
     for seed in range(60):
         model(jnp.zeros((1, length), jnp.int32), key=jax.random.key(seed))
-    largest = [int(positions[length - 1]) for positions in drawn]
+    largest = [int(remap(jnp.int32(length - 1))) for remap in drawn]
     assert np.mean(largest) == pytest.approx(401 * length / (length + 1) - 1, rel=0.1)
+
+
+def test_randomized_positions_in_evaluation_are_those_of_the_scheme_apart():
+    """In evaluation, with a cache or without, token i is at i times the range over `max_length`."""
+    config = ModelConfig(
+        vocab_size=5, num_layers=1, d_model=4, max_length=16, position=Randomized(Sinusoidal(), longest=55)
+    )
+    both = (config, config.replace(position="sinusoidal"))
+    model, plain = (LanguageModel(one, key=jax.random.key(0)) for one in both)
+    tokens_BL = jnp.asarray([[1, 2, 3, 4, 0]])
+    expected = plain(tokens_BL, positions_BL=3 * jnp.arange(5)[None])
+    np.testing.assert_array_equal(model(tokens_BL), expected)
+    cache, found = model.start(1, 16), []
+    for place in range(5):
+        logits, cache = model.extend(tokens_BL[:, place : place + 1], cache)
+        found.append(logits[:, 0])
+    np.testing.assert_allclose(jnp.stack(found, 1), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_xpos_ends_before_its_factors_do():

@@ -28,6 +28,7 @@ from transformer.models.pattern import Alternate
 from transformer.models.pooling import ClassToken
 from transformer.objectives.objective import NextToken
 from transformer.objectives.tokens import MaskedToken
+from transformer.positions.randomized import Randomized
 from transformer.positions.relative import ALiBi
 from transformer.runs.config import grid
 from transformer.runs.data import TextConfig
@@ -61,6 +62,19 @@ def test_a_model_with_a_length_of_its_own_has_no_loss_on_longer_text(initial, co
     config, params = initial
     config = config.replace({"model.position": None, "model.mixer.heads": RandomSynthesizer(length=8)})
     assert np.isnan(LongerText(2)(config, params, corpus)).all()
+
+
+def test_randomized_positions_of_longer_text_are_of_the_same_range(initial, corpus):
+    """Positions of a text twice as long are as near to each other as they need be; past the range there are none."""
+    config, params = initial
+    params = {name: value for name, value in params.items() if name != "position"}
+
+    def past(position):
+        return LongerText(2)(config.replace({"model.position": position}), params, corpus)
+
+    np.testing.assert_array_equal(past(Randomized(ALiBi(), longest=16)), past(ALiBi()))
+    assert not np.isclose(past(Randomized(ALiBi(), longest=32)), past(ALiBi())).any()
+    assert np.isnan(past(Randomized(ALiBi(), longest=15))).all()
 
 
 def test_the_rise_is_what_later_tokens_cost_more(initial, corpus):

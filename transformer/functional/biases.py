@@ -1,6 +1,7 @@
 """Biases added to attention scores. They are called as masks are and may differ between heads."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -206,14 +207,14 @@ def add_contextual(
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Remapped:
-    """A bias called with other positions: p is replaced by entry p of a table."""
+    """A bias called with other positions."""
 
     bias: Bias
-    table_P: jax.Array
-    """(positions,) int32."""
+    remap: Callable[[jax.Array], jax.Array]
+    """The function of positions (B or 1, L) that gives them, a pytree."""
 
     def __call__(self, queries, keys):
-        return self.bias(*(t._replace(positions=self.table_P[t.positions]) for t in (queries, keys)))
+        return self.bias(*(t._replace(positions=self.remap(t.positions)) for t in (queries, keys)))
 
 
 @jax.tree_util.register_dataclass

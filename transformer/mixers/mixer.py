@@ -1,5 +1,6 @@
 """Mixers: how the tokens of a sequence exchange information, what a mixer may know, and what it hands back."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import jax
@@ -68,8 +69,8 @@ class Context(NamedTuple):
     """Who may see whom: the model's direction, padding, documents and beams."""
     position_params: Any = None
     """Parameters of the positional scheme that all layers share."""
-    remapped: jax.Array | None = None
-    """What the positional scheme uses in place of positions 0, 1, …, where training randomizes them."""
+    remap: Callable[[jax.Array], jax.Array] | None = None
+    """What the positional scheme takes in place of positions 0, 1, …, a function of them; None: these themselves."""
     source: Source | None = None
     """The source of an encoder-decoder."""
     slots: Tokens | None = None
@@ -90,7 +91,7 @@ class Context(NamedTuple):
 
     def positions_of(self, tokens: Tokens) -> jax.Array:
         """Positions as the positional scheme takes them."""
-        return tokens.positions if self.remapped is None else self.remapped[tokens.positions]
+        return tokens.positions if self.remap is None else self.remap(tokens.positions)
 
 
 class Aux(NamedTuple):

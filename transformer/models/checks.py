@@ -89,7 +89,7 @@ def _check_positions(config: "ModelConfig", kinds: list["ModelConfig"]) -> None:
         if not kind.position.enters_layers(config.d_model, config.max_length):
             raise ConfigError(f"model.pattern: {kind.position} cannot be set layer by layer; use rope")
     everywhere = [config.position, *(position for values in positions for position in values)]
-    moving = next((p for p in everywhere if p is not None and "training_positions" in p.acts), None)
+    moving = next((p for p in everywhere if p is not None and "remap" in p.acts), None)
     if positions and moving is not None:
         raise ConfigError(f"model.pattern: {moving} changes positions in all layers alike; use it without a pattern")
     own = config.position
@@ -155,7 +155,7 @@ def _check_memory(config: "ModelConfig", kinds: list["ModelConfig"]) -> None:
         raise ConfigError(f"model.memory_length: {config.memory_length}, but an encoder reads no text in segments")
     for kind in (config, *kinds):
         position, attention = kind.position, kind.attention
-        if position is not None and (not position.extrapolates or "training_positions" in position.acts):
+        if position is not None and (not position.extrapolates or "remap" in position.acts):
             raise ConfigError(
                 f"model.memory_length: positions continue across segments, and those of {position} end; use rope"
             )

@@ -115,7 +115,7 @@ class Decoder(Transformer):
         slots, after = append_tokens(cache.tokens, tokens, new_slots, crowded=crowded)
         mask = self.mask_of(slots, mask)
         if self.config.downsampling is None:
-            context = Context(tokens, mask, self.position(), slots=slots, shared=shared)
+            context = self.with_position(Context(tokens, mask, slots=slots, shared=shared))
             write = functools.partial(Writing, new_slots=new_slots, crowded=crowded)
             x_BLD, layers = self._next_states(x_BLD, cache, context, write, blocks)
         else:

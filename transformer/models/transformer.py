@@ -242,19 +242,14 @@ class Transformer(nnx.Module):
         self, x_BLD: jax.Array, context: Context, *, earlier_NBMD: jax.Array | None = None, key=None
     ) -> tuple[Stream, jax.Array, Context, jax.Array | None]:
         """(stream after the last block, penalty, context of the blocks, states for the next segment)."""
-        config, tokens, remapped = self.config, context.tokens, None
+        config, tokens = self.config, context.tokens
         self.check_length(x_BLD.shape[1])
         if tokens.segments is not None and config.mixing_choice is not None:
             raise ConfigError(
                 f"model: {config.mixing_choice} looks at all tokens of a row, and packed documents would see each "
                 "other; use another, or a row for each document"
             )
-        if key is not None and "training_positions" in self.acts:
-            assert config.position is not None
-            L = x_BLD.shape[1]
-            longest = max(self.max_length, L) if tokens.counted is None else L
-            remapped = config.position.training_positions(longest, at(key, "positions"))
-        context = context._replace(position_params=self.position(), remapped=remapped)
+        context = self.with_position(context, key)
         stream = self.stream_of(constrain(x_BLD), context, key)
         own = None if key is None else at(key, "blocks")
 
@@ -271,13 +266,25 @@ class Transformer(nnx.Module):
             )
         return stream, penalty, context, after
 
+    def with_position(self, context: Context, key: jax.Array | None = None) -> Context:
+        """The context with what the positional scheme shares by all layers."""
+        remap, tokens = None, context.tokens
+        if "remap" in self.acts:
+            assert self.config.position is not None
+            if key is None:
+                remap = self.config.position.remap(self.max_length, None)
+            else:
+                length = max(self.max_length, tokens.length) if tokens.counted is None else tokens.length
+                remap = self.config.position.remap(length, at(key, "positions"))
+        return context._replace(position_params=self.position(), remap=remap)
+
     def stream_of(self, x_BLD: jax.Array, context: Context, key: jax.Array | None = None) -> Stream:
         """The stream before the first block."""
         tokens = context.tokens
         if "to_embedding" in self.acts:
             assert self.config.position is not None
             # `positions_of`, written out for the walk of a token too.
-            positions_BL = tokens.positions if context.remapped is None else context.remapped[tokens.positions]
+            positions_BL = tokens.positions if context.remap is None else context.remap(tokens.positions)
             addition = self.config.position.to_embedding(positions_BL, self.config.d_model, context.position_params)
             x_BLD = x_BLD + addition.astype(x_BLD.dtype)
         x_BLD = x_BLD if self.embedding_norm is None else self.embedding_norm(x_BLD, tokens.valid)

@@ -1,6 +1,7 @@
 """Positional schemes: what they add to the embedding, to queries and keys, or to the scores."""
 
 import inspect
+from collections.abc import Callable
 from typing import ClassVar
 
 import jax
@@ -12,7 +13,7 @@ from transformer.functional.biases import Bias
 from transformer.functional.masks import Tokens
 
 WAYS = (
-    "training_positions",
+    "remap",
     "to_embedding",
     "to_block",
     "to_query_key_input",
@@ -25,7 +26,7 @@ WAYS = (
     "to_output",
 )
 """Methods of a positional scheme by which positions enter a model."""
-OUTSIDE = frozenset(("training_positions", "to_embedding", "to_block"))
+OUTSIDE = frozenset(("remap", "to_embedding", "to_block"))
 """Those that do not concern attention."""
 
 
@@ -87,11 +88,15 @@ class Position(Variant):
         """The parameters it owns in every layer, by name; `num_heads` counts maps of attention."""
         return {}
 
-    def training_positions(self, length: int, key: jax.Array) -> jax.Array:
-        """Positions that replace 0, 1, … in training, (length,) int32.
+    def remap(self, length: int, key: jax.Array | None) -> Callable[[jax.Array], jax.Array]:
+        """A function, itself a pytree, from positions 0, 1, … to those that the scheme takes in their place.
+
+        Args:
+          length: the number of tokens that it is for, in evaluation the model's `max_length`.
+          key: of training; None in evaluation.
 
         Raises:
-          ConfigError: there are fewer than `length`.
+          ConfigError: there are fewer positions than `length`.
         """
         raise NotImplementedError
 

@@ -1,9 +1,10 @@
-"""Any positional scheme, trained at positions of longer texts."""
+"""Any positional scheme, at positions of longer texts."""
 
 from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
+from jax.tree_util import Partial
 
 from transformer.core.errors import ConfigError
 from transformer.core.values import of_field
@@ -16,8 +17,9 @@ class Randomized(Position):
     """In training, positions are a sorted random choice from a longer range (Ruoss et al. 2023, section 3).
 
     So the scheme inside sees in training the distances of longer texts. As many are drawn as a row has places, padding
-    included, or where positions are given, as for packed documents, as the model has. Evaluation and decoding take
-    0, 1, …, in place of which the paper draws then too: neighbours are nearer than they mostly were in training.
+    included, or where positions are given, as for packed documents, as the model has. The paper draws in evaluation
+    too; here, where a token read later must not move earlier ones, evaluation and decoding take every n-th position, n
+    so that `max_length` of them fill the range: neighbours are as far apart as the draws for so many are on average.
     """
 
     scheme: Position = ALiBi()
@@ -46,15 +48,25 @@ class Randomized(Position):
 
     @property
     def acts(self) -> frozenset[str]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.scheme.acts | {"training_positions"}
+        return self.scheme.acts | {"remap"}
 
     def on_grid(self, columns, first):
         raise ConfigError(f"model.position: {self} is not defined on a grid of patches; use {self.scheme}")
 
     def parameters(self, d_model, num_heads, max_length):
-        return self.scheme.parameters(d_model, num_heads, max(max_length, self.longest))
+        self._check_length(max_length)
+        return self.scheme.parameters(d_model, num_heads, self.longest)
 
-    def training_positions(self, length, key):
+    def remap(self, length, key):
+        self._check_length(length)
+        if key is None:
+            return Partial(jnp.multiply, self.longest // length)
+        return Partial(_entries, jnp.sort(jax.random.permutation(key, self.longest)[:length]))
+
+    def _check_length(self, length: int) -> None:
         if self.longest < length:
             raise ConfigError(f"randomized.longest: {self.longest} positions are fewer than {length} tokens")
-        return jnp.sort(jax.random.permutation(key, self.longest)[:length])
+
+
+def _entries(table_P: jax.Array, positions_BL: jax.Array) -> jax.Array:
+    return table_P[positions_BL]

@@ -66,7 +66,8 @@ class LongerText(Probe):
         length = config.model.max_length
         try:
             longer = config.replace({"model.max_length": self.factor * length})
-        except ConfigError:  # another choice in it has a fixed length
+            _, apply = pure_model(longer.model)
+        except ConfigError:  # a choice in it has a fixed length
             return _undefined(params)
         position = config.model.position
         if position is not None and not position.extrapolates:
@@ -76,7 +77,6 @@ class LongerText(Probe):
             return _undefined(params)
         num_batches = max(1, self.tokens // config.objective.labels(whole)[0].size)
         batches = {name: array[:num_batches] for name, array in whole.items()}
-        _, apply = pure_model(config.model)
         objective = config.objective.plain()
 
         @jax.jit

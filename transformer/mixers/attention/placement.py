@@ -39,7 +39,7 @@ class Placed(NamedTuple):
     placement: Placement
     context: Context
     positions_BS: jax.Array
-    """Positions of all that is read, remapped where training randomizes them."""
+    """Positions of all that is read, as the scheme takes them."""
     params: OwnParams
 
     def to_input(self, d_model: int) -> jax.Array | None:
@@ -88,7 +88,7 @@ class Placed(NamedTuple):
             seen = replace(seen, keys_XKS=bare)
         elif "bias" in acts:
             bias = position.bias(q_BLHK, causal, self.params)
-            bias = bias if context.remapped is None else Remapped(bias, context.remapped)
+            bias = bias if context.remap is None else Remapped(bias, context.remap)
         if bias is not None and scale_bias:
             bias = Scaled(bias, factor())
         return seen, bias, scores
