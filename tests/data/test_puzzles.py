@@ -10,6 +10,7 @@ from transformer.core.errors import ConfigError
 from transformer.data.dataset import EVALUATION_BATCH, load_data, stack_batches
 from transformer.data.puzzles import AlgorithmicConfig, AlgorithmicRun, load_puzzles
 from transformer.data.tasks.arithmetic import Addition
+from transformer.data.tasks.groups import WordProblem
 from transformer.data.tasks.list_operations import ListOps
 from transformer.data.tasks.recall import AssociativeRecall, Induction
 from transformer.data.tasks.rewriting import Copy
@@ -54,6 +55,21 @@ def test_held_out_examples_are_distinct(task):
     train, validation = rows(data.train["tokens"]), rows(data.validation["tokens"])
     assert (len(train), len(validation)) == (60, 20)
     assert not train & validation
+
+
+def test_examples_that_need_not_be_distinct_are_as_often_as_the_task_draws_them():
+    """A quarter of the strings have one bit; those held out are others, so that none of them has so few."""
+    task = WordProblem("parity", 4)
+    data, few = (
+        load_data(AlgorithmicConfig(task=task, examples=24, validation_examples=4, distinct=distinct))
+        for distinct in (False, True)
+    )
+    train, held_out = rows(data.train["tokens"]), rows(data.validation["tokens"])
+    assert len(data.train["tokens"]) == 24 > len(train)
+    assert len(held_out) == 4
+    assert not train & held_out
+    short = [int((part.train["weights"].argmax(1) == 1).sum()) for part in (data, few)]
+    assert short[0] > 2 >= short[1]
 
 
 @pytest.mark.parametrize("task", TASKS, ids=str)

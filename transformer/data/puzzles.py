@@ -7,7 +7,7 @@ import numpy as np
 
 from transformer.core.arrays import check_ids
 from transformer.core.errors import ConfigError
-from transformer.core.json import fingerprint
+from transformer.core.json import fingerprint, later
 from transformer.data.dataset import Batch, Examples, check_reads_tokens, described, fingerprint_arrays, load_data
 from transformer.data.tasks.arithmetic import Addition
 from transformer.data.tasks.task import AlgorithmicTask, split
@@ -19,17 +19,19 @@ from transformer.runs.data import DataConfig, check_at_least
 
 @dataclass(frozen=True, kw_only=True)
 class AlgorithmicConfig(DataConfig):
-    """Random examples of an algorithmic task; those for training and those held out are distinct."""
+    """Random examples of an algorithmic task; none for training is among those held out."""
 
     task: AlgorithmicTask = Addition()
     """The task."""
     test: AlgorithmicTask | None = None
     """The task of the held-out examples where it is another one, such as longer ones, with the same symbols."""
     examples: int = 10_000
-    """Number of examples for training. All are distinct, those held out too, so that of short ones, of which there are
-    few, fewer are drawn than of long ones."""
+    """Number of examples for training."""
+    distinct: bool = later(True)
+    """Whether no example for training comes twice. Of short ones, of which there are few, there are then fewer than of
+    long ones; else they are as often as the task draws them, which some skills are learned from."""
     validation_examples: int = 1_000
-    """Number of examples held out."""
+    """Number of examples held out. All are distinct, so that few of them are short."""
     seed: int = 0
     """Seed of the examples; their order in training depends on the replica's seed."""
 
@@ -82,7 +84,7 @@ class Puzzles(Examples):
 @load_data.register
 def load_puzzles(config: AlgorithmicConfig, stored: Path | None = None) -> Puzzles:
     """Draw the examples."""
-    parts = split(config.task, config.examples, config.validation_examples, config.seed, config.test)
+    parts = split(config.task, config.examples, config.validation_examples, config.seed, config.test, config.distinct)
     train, validation = ({"tokens": t, "weights": scored[:, 1:].astype(np.float32)} for t, scored in parts)
 
     def with_padding_marked(part: Batch) -> Batch:

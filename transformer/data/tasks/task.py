@@ -86,9 +86,14 @@ def answered(question: Sequence[Any], answer: Sequence[Any]) -> tuple[list[Any],
 
 
 def split(
-    task: AlgorithmicTask, num_train: int, num_test: int, seed: int, test: AlgorithmicTask | None = None
+    task: AlgorithmicTask,
+    num_train: int,
+    num_test: int,
+    seed: int,
+    test: AlgorithmicTask | None = None,
+    distinct: bool = True,
 ) -> tuple[Examples, Examples]:
-    """Distinct examples for training and for test; no sequence is in both.
+    """Examples for training and distinct ones for test; no sequence is in both.
 
     Args:
       task: the task of all examples.
@@ -96,6 +101,7 @@ def split(
       num_test: number of examples for test.
       seed: of the examples.
       test: the task of the examples for test, where it is another one.
+      distinct: whether no sequence for training comes twice.
 
     Raises:
       ConfigError: a number is negative, or a task has too few distinct examples.
@@ -103,14 +109,14 @@ def split(
     if num_train < 0 or num_test < 0:
         raise ConfigError(f"split: {num_train} training and {num_test} test examples cannot be drawn")
     rng = np.random.default_rng(seed)
-    if test is None:
+    if test is None and distinct:
         tokens, scored = _distinct(task, rng, num_train + num_test)
         # In the order of their first draw, the most probable examples would all be in the training part.
         train, held_out = np.split(rng.permutation(len(tokens)), [num_train])
         return (tokens[train], scored[train]), (tokens[held_out], scored[held_out])
-    tokens, scored = _distinct(task, rng, num_train)
+    tokens, scored = _distinct(task, rng, num_train) if distinct else drawn(task, rng, num_train)
     seen = frozenset(_key(row) for row in tokens)
-    return (tokens, scored), _distinct(test, rng, num_test, seen)
+    return (tokens, scored), _distinct(task if test is None else test, rng, num_test, seen)
 
 
 def _key(tokens: np.ndarray) -> bytes:
