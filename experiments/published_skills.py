@@ -111,7 +111,8 @@ REG_BENCH: Setting = {
 }
 
 # Merrill et al. 2024; word-problem. There each element of a word has a label, the product so far; here the last has.
-# It asks words of 6 to 20 in turn, for up to 500 epochs; steps (o).
+# It asks words of 6 to 20 in turn, for up to 500 epochs, each of words of that length alone, which here are a twentieth
+# of those of up to 20; steps (o).
 WORDS: Setting = {
     **_setting(layers=2, width=512, heads=8, batch=512, steps=100_000, examples=1_000_000),
     "optimizer.weight_decay": 0.01,
@@ -120,6 +121,7 @@ WORDS: Setting = {
 # Delétang et al. 2022; the example of its code. It trains for 1,000,000 steps (m), and a model sees the whole input.
 CHOMSKY: Setting = {
     **_setting(layers=5, width=64, heads=8, batch=128, steps=10_000),
+    "data.distinct": False,
     "model.residual": PostNorm(),
     "model.dropout": 0.1,
     "optimizer.clip_norm": 1.0,
@@ -160,8 +162,15 @@ _PHYSICS: dict[str, AlgorithmicTask] = {
     **{f"Mano, {n}": Mano(n) for n in (10, 13, 16)},
 }
 
-# Jelassi et al. 2024; transformers_ssm_copy. Model (m), steps (o). Its shortest strings have 5 or 8 symbols; here 1.
-COPYING: Setting = _setting(layers=12, width=1_024, heads=16, batch=64, steps=100_000)
+# Jelassi et al. 2024; transformers_ssm_copy. Model (m), steps (o). Its shortest strings have 5 or 8 symbols, here 1;
+# several fill a row of 220, and here each has its own, so that later positions are not seen in training.
+COPYING: Setting = {
+    **_setting(layers=12, width=1_024, heads=16, batch=64, steps=100_000),
+    "data.distinct": False,
+    "optimizer.weight_decay": 0.1,
+    "optimizer.warmup_steps": 100,
+    "optimizer.schedule": LinearDecay(),
+}
 
 # Gu and Dao 2023, table 11. With rotary positions it trains for 409,600 steps. Models differ in size there and here:
 # learned positions of the longest test are as large as all feed-forward layers.
@@ -185,7 +194,8 @@ LONG_RANGE: Setting = {
     "optimizer.schedule": InverseSquareRoot(),
 }
 
-# Lee et al. 2023; teaching_arithmetic. Its sums follow each other in a text, 256 rows of 256 characters at a time.
+# Lee et al. 2023; teaching_arithmetic. Its sums follow each other in a text, 256 rows of 256 characters at a time, of
+# which all are learned; carries and digits are balanced, here drawn evenly.
 LEE: Setting = {
     **_setting(layers=6, width=384, heads=6, batch=5_000, steps=5_000, examples=10_000),
     "data.validation_examples": 10_000,

@@ -13,7 +13,7 @@ from transformer.models.config import ModelConfig
 from transformer.models.language_model import LanguageModel
 from transformer.positions.absolute import QueryKeySinusoidal, Sinusoidal, Sinusoidal2D
 from transformer.positions.randomized import Randomized
-from transformer.positions.relative import FIRE, TransformerXL
+from transformer.positions.relative import FIRE, KERPLE, TransformerXL
 from transformer.positions.rotary import RoPE, XPos
 
 
@@ -63,6 +63,25 @@ def test_randomized_positions_in_evaluation_are_those_of_the_scheme_apart():
         logits, cache = model.extend(tokens_BL[:, place : place + 1], cache)
         found.append(logits[:, 0])
     np.testing.assert_allclose(jnp.stack(found, 1), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_heads_of_kerple_reach_differently_far():
+    """r₁ is drawn up to 2 and r₂ up to 1 (ParallelKerpleLog of the authors' code)."""
+    specs = KERPLE().parameters(8, 512, 16)
+    for name, most in (("first", 2.0), ("second", 1.0)):
+        drawn = jax.nn.softplus(specs[name].initial_value(jax.random.key(0)))
+        assert drawn.shape == (512,)
+        assert 0.0099 < drawn.min() < 0.05
+        assert drawn.max() == pytest.approx(most, rel=0.03)
+        assert drawn.mean() == pytest.approx(most / 2, rel=0.1)
+
+
+def test_fire_trains_a_factor_on_its_threshold():
+    """So that a step moves it by a share of itself, whatever its unit."""
+    scheme = FIRE(threshold=12.0)
+    params = {name: spec.initial_value(jax.random.key(0)) for name, spec in scheme.parameters(8, 4, 16).items()}
+    assert params["multiplier"] == 1
+    assert scheme.bias(jnp.ones((1, 2, 4, 2)), True, params | {"multiplier": jnp.float32(1.5)}).threshold == 18
 
 
 def test_xpos_ends_before_its_factors_do():

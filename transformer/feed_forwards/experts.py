@@ -59,10 +59,10 @@ class Experts(FeedForward):
 class TopKExperts(Experts):
     """Each token takes its `top` likeliest experts, and no token is dropped (Shazeer et al. 2017).
 
-    With `top` 1 it is the Switch transformer (Fedus et al. 2021), whose weight is the probability itself;
-    otherwise the weights are the softmax over the chosen logits. The loss gets `balance` · E Σ fₑ Pₑ, fₑ
-    the share of tokens and Pₑ the mean probability of an expert (Fedus et al. 2021, equation 4), and
-    `router_z` · mean (log Σ exp logits)² (Zoph et al. 2022, equation 5).
+    With `top` 1 it is the Switch transformer (Fedus et al. 2021), whose weight is the probability itself, without the
+    noise that it multiplies the router's input with in training; otherwise the weights are the softmax over the chosen
+    logits. The loss gets `balance` · E Σ fₑ Pₑ, fₑ the share of tokens and Pₑ the mean probability of an expert (Fedus
+    et al. 2021, equation 4), and `router_z` · mean (log Σ exp logits)² (Zoph et al. 2022, equation 5).
 
     `bias_step` balances without a loss (Wang L. et al. 2024, algorithm 1): experts are chosen by logits plus a number
     of each expert, but weighted by logits alone. Its gradient is `bias_step` times +1 where the expert has more than

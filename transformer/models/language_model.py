@@ -116,7 +116,8 @@ class LanguageModel(Decoder):
     ) -> Any:
         """Logits (1 + predict_ahead, B, L, V): those of `__call__` for the next token, then for each later one.
 
-        For each later token one more block reads the output of the stack (Gloeckle et al. 2024, section 2).
+        For each later token one more block reads the output of the stack (Gloeckle et al. 2024, section 2, where these
+        blocks stand beside the last of the stack and read what that reads).
         """
         x_BLD = self.embedding(tokens_BL)  # first, as in `__call__`
         tokens = _tokens(tokens_BL.shape[1], positions_BL, segments_BL, valid_BL)

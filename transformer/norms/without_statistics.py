@@ -12,7 +12,10 @@ from transformer.norms.norm import Norm
 
 @dataclass(frozen=True)
 class DyT(Norm):
-    """scale · tanh(αx) + bias, without statistics (dynamic tanh, Zhu et al. 2025, equation 1)."""
+    """scale · tanh(αx) + bias, without statistics (dynamic tanh, Zhu et al. 2025, equation 1).
+
+    Its language models begin with a larger α before attention than elsewhere, 0.8 and 0.2 at 7B; here all have one.
+    """
 
     alpha: float = 0.5
     """Initial value of α."""

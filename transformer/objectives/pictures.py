@@ -14,7 +14,9 @@ from transformer.objectives.objective import Objective, Sums
 
 @dataclass(frozen=True)
 class Reconstruction(Objective):
-    """Squared error of the pixels of hidden patches, or of all with rate 0 (SimMIM, Xie et al. 2021; MAE, He et al.).
+    """Squared error of the pixels of hidden patches, or of all with rate 0 (MAE, He et al. 2021).
+
+    SimMIM (Xie et al. 2021) takes absolute errors.
 
     The batch holds `inputs` (B, height, width, channels), and `targets` of the same shape where another image is to be
     made of them. Without a key the same patches are always hidden.

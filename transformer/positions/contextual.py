@@ -51,7 +51,8 @@ class Contextual(Position):
     """The distance of a key is a sum of gates σ(q·k) from it to the query (CoPE, Golovneva et al. 2024).
 
     q·e is added to the score, with a trained vector e for each whole distance up to `limit` and interpolation
-    in between (equations 3 to 5). Both the gates and the added numbers are of scaled queries.
+    in between (equations 3 to 5). Both the gates and the added numbers are of scaled queries, where the paper's listing
+    has unscaled ones and begins with vectors of zeros.
     """
 
     limit: int = 32

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from transformer.core.arrays import plus
 from transformer.core.checks import check_positive
 from transformer.core.errors import ConfigError
-from transformer.core.parameters import ZEROS, Constant, FanIn, Normal, Parameter
+from transformer.core.parameters import ONES, ZEROS, Constant, FanIn, Initializer, Normal, Parameter
 from transformer.functional import biases, positions
 from transformer.positions.position import Position
 
@@ -55,14 +55,29 @@ class T5Bias(Position):
 
 
 @dataclass(frozen=True)
+class SoftplusUniform(Initializer):
+    """Numbers whose softplus is drawn from 0.01 to `most`, all alike."""
+
+    most: float = 1.0
+
+    def __call__(self, key, shape):
+        return jnp.log(jnp.expm1(jax.random.uniform(key, shape, jnp.float32, 0.01, self.most)))
+
+
+@dataclass(frozen=True)
 class KERPLE(Position):
-    """-r₁ log(1 + r₂ |i - j|) with trained positive r₁ and r₂ in every head (Chi et al. 2022)."""
+    """-r₁ log(1 + r₂ |i - j|) with trained positive r₁ and r₂ in every head (Chi et al. 2022).
+
+    Initially r₁ is drawn up to 2 and r₂ up to 1, as in its code, so that heads reach differently far.
+    """
 
     relative = True
     fades = True
 
     def parameters(self, d_model, num_heads, max_length):
-        return {"first": Parameter((num_heads,), Constant(0.5)), "second": Parameter((num_heads,), Constant(0.5))}
+        return {
+            name: Parameter((num_heads,), SoftplusUniform(most)) for name, most in (("first", 2.0), ("second", 1.0))
+        }
 
     def bias(self, q_BLHK, causal, params):
         return biases.LogDistance(jax.nn.softplus(params["first"]), jax.nn.softplus(params["second"]))
@@ -77,7 +92,8 @@ class FIRE(Position):
     slope: float = 0.1
     """Initial value of c, which scales distances inside the logarithm."""
     threshold: float = 16.0
-    """Initial value of the threshold T, in tokens: positions below it count as T."""
+    """Initial value of the threshold T, in tokens: positions below it count as T. A factor on it is trained. In the
+    paper it is 512, of texts of 2,048 tokens."""
 
     def __post_init__(self):
         check_positive(self, "hidden")
@@ -85,15 +101,15 @@ class FIRE(Position):
     def parameters(self, d_model, num_heads, max_length):
         return {
             "slope": Parameter((), Constant(self.slope)),
-            "threshold": Parameter((), Constant(self.threshold)),
+            "multiplier": Parameter((), ONES),
             "into": Parameter((self.hidden,), Normal(1.0)),
             "bias": Parameter((self.hidden,), Normal(0.1)),
             "out": Parameter((self.hidden, num_heads), FanIn(), decay=False),
         }
 
     def bias(self, q_BLHK, causal, params):
-        names = ("slope", "threshold", "into", "bias", "out")
-        return biases.Interpolated(*(params[name] for name in names))
+        threshold, network = self.threshold * params["multiplier"], (params[name] for name in ("into", "bias", "out"))
+        return biases.Interpolated(params["slope"], threshold, *network)
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,10 @@ class ReLUNormalizer(Normalizer):
 
 @dataclass(frozen=True)
 class TalkingHeads(Normalizer):
-    """Heads mixed by trained matrices before and after softmax, initially the identity (Shazeer et al. 2020)."""
+    """Heads mixed by trained matrices before and after softmax (Shazeer et al. 2020).
+
+    Both are the identity initially, and random in the authors' code.
+    """
 
     name = "talking_heads"
     begins_as = "none"
@@ -89,7 +92,10 @@ class LinearNormalizer(Normalizer):
 
 @dataclass(frozen=True)
 class Performer(Normalizer):
-    """`linear` with positive random features, which approximate softmax (FAVOR+, Choromanski et al. 2020)."""
+    """`linear` with positive random features, which approximate softmax (FAVOR+, Choromanski et al. 2020).
+
+    The directions are drawn once; the authors' code draws them again in training, 256 by default.
+    """
 
     num_features: int = 64
     """Number of features, each from one direction."""

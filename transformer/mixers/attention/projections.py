@@ -14,7 +14,10 @@ from transformer.mixers.attention.base import Merge, Projection, Scale
 
 @dataclass(frozen=True)
 class TiedProjections(Projection):
-    """One layer for queries and keys, so that scores are symmetric: xᵀUᵀUx (Kitaev et al. 2020, shared QK)."""
+    """One layer for queries and keys, so that scores are symmetric: xᵀUᵀUx (Kitaev et al. 2020, shared QK).
+
+    In the paper keys have unit length, and no token but the first attends to itself; here it does, mostly to itself.
+    """
 
     name = "tied"
     key = "query"

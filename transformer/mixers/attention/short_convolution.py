@@ -40,7 +40,10 @@ class LocalMixing(Part):
 
 @dataclass(frozen=True)
 class ShortConvolution(LocalMixing):
-    """A causal convolution of queries, keys and values, initially the identity (Primer, So et al. 2021)."""
+    """A causal convolution of queries, keys and values (Primer, So et al. 2021).
+
+    Initially it is the identity; in the authors' code a token has half a weight, and each before it a half by `width`.
+    """
 
     name = "short_convolution"
     width: int = 3

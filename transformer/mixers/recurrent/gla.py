@@ -47,7 +47,7 @@ class HGRN2(ProjectedRecurrence):
     """S ← f ⊙ S + (1 - f) vᵀ, f = γ + (1 - γ) σ(xW), q = SiLU(xW_q) (Qin et al. 2024, section 3.2).
 
     The forget gate is the key's complement, so there is no projection of keys. In the paper γ grows with depth and is
-    trained.
+    trained; in the authors' code values go through SiLU too.
     """
 
     convolution: int | None = None
