@@ -35,7 +35,7 @@ QUESTIONS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Command(AlgorithmicRun, RunOptions):
-    sections = RUN | {"data": ("data.task", "data.test", "data.examples", "data.validation_examples")}
+    sections = RUN | {"data": ("data.task", "data.test", "data.examples", "data.distinct", "data.validation_examples")}
     workdir: Path = Path("results/algorithmic")
     """Folder of the run."""
 
