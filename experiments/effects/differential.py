@@ -16,7 +16,8 @@ CLAIM = Claim(
     expected={"plain": "better", "modern": "better"},
     recipe=(
         "Half as many heads as without, each of two maps of the size of a head, as in the paper; λ begins near .8 in "
-        "all layers, which makes no difference there (table 6). It was asked of as many heads first, of two maps of "
+        "all layers, which makes no difference there (table 6), in deep models; their formula gives .2 and .36 to two "
+        "layers. It was asked of as many heads first, of two maps of "
         "half the size each, which are behind in the plain base after 2,000 steps, +.048 [+.031, +.065]."
     ),
     study=on_bases(

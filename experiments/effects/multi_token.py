@@ -15,7 +15,8 @@ CLAIM = Claim(
     ),
     expected={"plain": "worse", "modern": "worse"},
     recipe=(
-        "One further token, from a block that is added, where the paper keeps the number of parameters. The loss of "
+        "One further token, from a block that is added, where the paper keeps the number of parameters. It reads the "
+        "output of the stack; in the paper it stands beside the last layer, which is the next token's own. The loss of "
         "the next token in place of problems solved."
     ),
     study=on_bases("multi_token", {"model.predict_ahead": 1, "objective": MultiToken()}),
