@@ -74,7 +74,12 @@ def usual_missing(training: Sequence[Answered]) -> Guess:
 def turned_round(training: Sequence[Answered]) -> Guess:
     """b + a looked up"""
     table = dict(training)
-    return lambda before: table.get((before[2], before[1], before[0], *before[3:]))
+
+    def guess(before):
+        first, second = before.index("+"), before.index("=")
+        return table.get((*before[first + 1 : second], "+", *before[:first], *before[second:]))
+
+    return guess
 
 
 def by_last_two(training: Sequence[Answered]) -> Guess:

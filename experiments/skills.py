@@ -79,7 +79,7 @@ SKILLS: dict[str, Skill] = {
     "products in s3, longer": Skill(
         WordProblem("s3", items=8, dense=True), WordProblem("s3", items=16, dense=True), shortcut=by_last_two
     ),
-    "addition": Skill(Addition(digits=2), changes={"steps": 1000, "data.examples": 5000}, shortcut=usual),
+    "addition": Skill(Addition(digits=2), changes={"steps": 1000, "data.examples": 5000}, shortcut=turned_round),
     "phone book": Skill(PhoneBook(entries=4, queries=2, name_length=2, digits=2), shortcut=usual_digit),
     "parity": Skill(WordProblem("parity", items=12), changes={"steps": 1000, "data.examples": 6000}, shortcut=usual),
 }

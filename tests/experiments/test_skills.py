@@ -166,10 +166,12 @@ def test_what_answers_without_a_skill_is_the_last_row(tmp_path):
         (shortcuts.usual_missing, ". 3 1 . 3 1 3 = 3 3", "1"),
         (shortcuts.usual_missing, "3 1 = 3 1", "</s>"),
         (shortcuts.turned_round, "2 + 1 =", "a"),
+        (shortcuts.turned_round, "2 1 + 1 0 = 1", "c"),
         (shortcuts.by_last_two, "z z 2 =", "b"),
         (shortcuts.usual_digit, "d v : 2 5 s w : 2 5 g v : 1 0 ? d v : 2", "5"),
     ],
 )
 def test_shortcuts_by_hand(shortcut, before, answer):
     training = [(("1", "+", "2", "="), "a"), (("x", "2", "="), "b"), (("y", "3", "="), "b")]
+    training.append((tuple("10+21=1"), "c"))
     assert shortcut(training)(tuple(before.split())) == answer
