@@ -209,8 +209,9 @@ def _confirmed(first: Answer, fresh: Answer) -> list[str]:
 def machine(reports: Iterable[Report]) -> str:
     """What studies ran on."""
     environments = [report.record.environment for report in reports]
-    said = {f"{e['cores']} cores, Python {e['python']}, jax {e['packages']['jax']}" for e in environments}
-    return " and ".join(sorted(said))
+    cores = " or ".join(map(str, sorted({e["cores"] for e in environments})))
+    versions = " and ".join(sorted({f"Python {e['python']}, jax {e['packages']['jax']}" for e in environments}))
+    return f"{cores} core{'s' * (cores != '1')}, {versions}"
 
 
 def _save(figure: Figure, path: Path) -> None:

@@ -58,7 +58,7 @@ def test_held_out_examples_are_distinct(task):
 
 
 def test_examples_that_need_not_be_distinct_are_as_often_as_the_task_draws_them():
-    """A quarter of the strings have one bit; those held out are others, so that none of them has so few."""
+    """A quarter of the strings have one bit; those held out are none of these."""
     task = WordProblem("parity", 4)
     data, few = (
         load_data(AlgorithmicConfig(task=task, examples=24, validation_examples=4, distinct=distinct))

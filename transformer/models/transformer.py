@@ -267,7 +267,7 @@ class Transformer(nnx.Module):
         return stream, penalty, context, after
 
     def with_position(self, context: Context, key: jax.Array | None = None) -> Context:
-        """The context with what the positional scheme shares by all layers."""
+        """The context with what all layers share of the positional scheme."""
         remap, tokens = None, context.tokens
         if "remap" in self.acts:
             assert self.config.position is not None

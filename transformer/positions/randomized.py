@@ -18,8 +18,9 @@ class Randomized(Position):
 
     So the scheme inside sees in training the distances of longer texts. As many are drawn as a row has places, padding
     included, or where positions are given, as for packed documents, as the model has. The paper draws in evaluation
-    too; here, where a token read later must not move earlier ones, evaluation and decoding take every n-th position, n
-    so that `max_length` of them fill the range: neighbours are as far apart as the draws for so many are on average.
+    too; here, where a token read later must not move earlier ones, evaluation and decoding take every n-th position,
+    n = `longest` // `max_length`, which is rounded down the mean distance of draws for so many. A text of more than
+    `max_length` goes past the range: read it with a model of its length, of the same parameters.
     """
 
     scheme: Position = ALiBi()

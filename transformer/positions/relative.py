@@ -56,9 +56,11 @@ class T5Bias(Position):
 
 @dataclass(frozen=True)
 class SoftplusUniform(Initializer):
-    """Numbers whose softplus is drawn from 0.01 to `most`, all alike."""
+    """Numbers whose softplus is drawn uniformly from 0.01 to `most`."""
 
+    name = "softplus_uniform"
     most: float = 1.0
+    """The largest softplus."""
 
     def __call__(self, key, shape):
         return jnp.log(jnp.expm1(jax.random.uniform(key, shape, jnp.float32, 0.01, self.most)))

@@ -41,7 +41,7 @@ class Probe(Variant):
 
 @dataclass(frozen=True)
 class LongerText(Probe):
-    """The loss at tokens past the length of training, in text `factor` times as long.
+    """The loss at tokens past the length of training, in text `factor` times as long, which is then `max_length`.
 
     (Press et al. 2021, section 3, without overlap.) In nats; NaN for a model that does not extrapolate, and for data
     whose sequences are never as long, or are packed documents, in each of which positions begin again.
