@@ -23,16 +23,20 @@ By what the bases gain between the two, the margin of .02 is worth {worth} more 
   learning rate that was its best there, one look.
 - Claims about a base are asked of the same runs of that base, so their verdicts are not independent of each other.
 - Rates were tried up to .004 at first, which most arms took; .008 was added to all, and changed the verdicts of DyT,
-  post-norm and MuonH alone. After 2,000 steps .016 and .001 were added to .002, .004 and .008: DyT takes the first in
-  both bases, Muon and schedule-free AdamW in the plain one, AdEMAMix and a single head the second in the modern one, no
-  base takes either, and one verdict changed, that of AdEMAMix in the modern base.
+  post-norm and MuonH (as it was asked then) alone. After 2,000 steps .016 and .001 were added to .002, .004 and .008:
+  DyT takes the first in both bases, Muon and schedule-free AdamW in the plain one, AdEMAMix and a single head the
+  second in the modern one, no base takes either, and one verdict changed, that of AdEMAMix in the modern base.
 - Of sixteen seeds of the plain base two end at 2.36 and 2.37 at its best rate, .004, where the others have 2.15 to
   2.25. Both are among the last eight, so some of its intervals are wider with sixteen seeds than with eight.
 - The words and expectations of claims are no part of the plans, which are hashed; the history of their files has them,
   and a recipe says where they were others at first. The plans of fresh seeds contain them, except the first eight of
   these.
-- Two that are counted as *opposite* say less than that. A cost of `parallel_block` in small models is what the paper's
-  own trend from 62B to 8B says; `reversed_addition` tried two rates, of which its arms take one end each.
+- One that is counted as *opposite* says less than that: a cost of `parallel_block` in small models is what the
+  paper's own trend from 62B to 8B says.
+- Four were asked again on 2026-11-30, because ways of ours hid what the papers saw: `randomized_positions` was
+  evaluated at positions nearer to each other than in training; strings for `negative_eigenvalues` were hardly ever
+  short; `hyperball` held matrices at norms of our small initial values; `reversed_addition` ended on a plateau. Their
+  pages say what was found before.
 - Two claims were withdrawn. That a gate takes away the attention to the first token: in these models that is .064, less
   than an even share, .099, so there is no sink to take away. And that copying what is scattered needs decays that
   depend on the input: fixed ones were ahead by .206 [.063, .348], and by .282 with fresh seeds, which would count as
