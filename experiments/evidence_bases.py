@@ -33,7 +33,7 @@ By what the bases gain between the two, the margin of .02 is worth {worth} more 
   these.
 - One that is counted as *opposite* says less than that: a cost of `parallel_block` in small models is what the
   paper's own trend from 62B to 8B says.
-- Four were asked again on 2026-11-30, because ways of ours hid what the papers saw: `randomized_positions` was
+- Four were asked again on 2026-11-30, because ways of ours had decided them: `randomized_positions` was
   evaluated at positions nearer to each other than in training; strings for `negative_eigenvalues` were hardly ever
   short; `hyperball` held matrices at norms of our small initial values; `reversed_addition` ended on a plateau. Their
   pages say what was found before.

@@ -78,7 +78,8 @@ class KERPLE(Position):
 
     def parameters(self, d_model, num_heads, max_length):
         return {
-            name: Parameter((num_heads,), SoftplusUniform(most)) for name, most in (("first", 2.0), ("second", 1.0))
+            "first": Parameter((num_heads,), SoftplusUniform(2.0)),
+            "second": Parameter((num_heads,), SoftplusUniform(1.0)),
         }
 
     def bias(self, q_BLHK, causal, params):

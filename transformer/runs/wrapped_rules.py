@@ -60,10 +60,10 @@ class Hyperball(UpdateRule):
     """Steps along spheres: W ← R · n(W - rate · R · n(u)) with n(X) = X / ‖X‖ and R the initial ‖W‖, Frobenius norms.
 
     For each matrix of the layers (Wen et al. 2026); u is a rule's direction, and all else moves as under that rule.
-    So initial values decide how large matrices are for ever: those of deviation .02 are small, and `model.initializer`
-    fan_in is nearer to what Muon's matrices grow to.
-    The learning rate is about the angle by which a matrix turns, 0.01 and more. Weight decay of these matrices only
-    turns them faster, by 1 / (1 - rate · decay). A matrix that begins at 0 has no sphere and moves as under the rule.
+    So initial values decide how large matrices are for ever, and those of deviation .02 are small in a narrow model:
+    `model.initializer=fan_in` gives outputs the variance of inputs at any width. The learning rate is about the angle
+    by which a matrix turns, 0.01 and more. Weight decay of these matrices only turns them faster, by
+    1 / (1 - rate · decay). A matrix that begins at 0 has no sphere and moves as under the rule.
     """
 
     rule: UpdateRule = Muon()
