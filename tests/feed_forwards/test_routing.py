@@ -138,22 +138,34 @@ def test_weights_that_are_probabilities_among_all():
         np.testing.assert_allclose(found[pair], weight, rtol=1e-5)
 
 
+def unequal_scores(scores):
+    """DeepSeek-V3's loss of one sequence, from its scores alone."""
+    taken = np.zeros(E)
+    for own in scores:
+        taken[np.argsort(-own)[:2]] += 1
+    return E * (taken / taken.sum() * (scores / scores.sum(1, keepdims=True)).mean(0)).sum()
+
+
 def test_scores_by_sigmoid():
-    """Weights are shares of σ among the chosen, times the factor; the bias adds to σ, for the choice alone."""
+    """Weights are shares of σ among the chosen, times the factor; the bias adds to σ, for the choice alone.
+
+    The balance is that of each sequence, without the bias; a sequence without tokens has no say.
+    """
     bias = np.array([0.0, 0.4, -0.2], np.float32)
     kind = SigmoidTopK(E, top=2, factor=2.5, balance=1.0, bias_step=0.5)
     routes, penalty = kind.route(LOGITS, None, {"bias": jnp.asarray(bias)})
     found, scores = pairs(routes), 1 / (1 + np.exp(-np.asarray(LOGITS, np.float64).reshape(-1, E)))
-    expected, taken = {}, np.zeros(E)
+    expected = {}
     for token, own in enumerate(scores):
         best = np.argsort(-(own + bias))[:2]
-        taken[best] += 1
         expected |= {(token, int(e)): 2.5 * own[e] / own[best].sum() for e in best}
     assert found.keys() == expected.keys()
     for pair, weight in expected.items():
         np.testing.assert_allclose(found[pair], weight, rtol=1e-5)
-    mean = (scores / scores.sum(1, keepdims=True)).mean(0)
-    np.testing.assert_allclose(penalty, E * (taken / taken.sum() * mean).sum(), rtol=1e-5)
+    np.testing.assert_allclose(penalty, np.mean([unequal_scores(own) for own in scores.reshape(B, L, E)]), rtol=1e-5)
+    valid = jnp.arange(L) < jnp.array([[5], [0]])
+    _, penalty = kind.route(LOGITS, valid, {"bias": jnp.asarray(bias)})
+    np.testing.assert_allclose(penalty, unequal_scores(scores[:5]), rtol=1e-5)
 
 
 def test_experts_of_the_best_groups():

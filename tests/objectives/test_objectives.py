@@ -453,14 +453,14 @@ def test_reconstruction(rate, hides):
 
 
 def test_another_image_is_made_of_one():
-    """The error is that to the targets; normalized, to patches of mean 0 and variance 1."""
+    """The error is that to the targets; normalized, to patches of mean 0 and variance 1, which is over n - 1."""
     images, targets = (RNG.normal(size=(B, 4, 4, 1)).astype(np.float32) for _ in range(2))
     out = logits_of("patches", images)
     patches, wanted = (a.reshape(B, 2, 2, 2, 2).transpose(0, 1, 3, 2, 4).reshape(B, 4, 4) for a in (out, targets))
     batch, objective = {"inputs": images, "targets": targets}, Reconstruction(rate=0.0)
     errors = ((patches - wanted) ** 2).mean(-1).sum(0)
     chex.assert_trees_all_close(run(objective, "patches", batch).loss, errors, rtol=1e-5)
-    normal = (wanted - wanted.mean(-1, keepdims=True)) / wanted.std(-1, keepdims=True)
+    normal = (wanted - wanted.mean(-1, keepdims=True)) / wanted.std(-1, keepdims=True, ddof=1)
     found = run(Reconstruction(rate=0.0, normalized=True), "patches", batch).loss
     chex.assert_trees_all_close(found, ((patches - normal) ** 2).mean(-1).sum(0), rtol=1e-3)
 

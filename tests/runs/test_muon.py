@@ -11,6 +11,8 @@ from transformer.core import modules
 from transformer.core.errors import ConfigError
 from transformer.models.build import abstract_model
 from transformer.models.config import ModelConfig
+from transformer.positions.contextual import Contextual
+from transformer.positions.relative import RelativeKeys, T5Bias
 from transformer.runs.muon import POLAR_EXPRESS, Muon, NewtonSchulz, NorMuon, PolarExpress
 from transformer.runs.rules import AdamW, in_layers
 
@@ -30,12 +32,13 @@ def momenta(gradients, beta):
         yield m / (1 - beta**t)
 
 
-def flat(m, coefficients, safety=1.0):
-    """The singular values of each matrix, divided by their norm, taken through polynomials, all but the last safely."""
+def flat(m, coefficients, safety=()):
+    """The singular values of each matrix, divided by their norm, taken through polynomials, the first ones safely."""
     u, s, v = np.linalg.svd(m, full_matrices=False)
     s = s / np.linalg.norm(s, axis=-1, keepdims=True)
-    for i, (a, b, c) in enumerate(coefficients, 1):
-        s = s / safety if i < 8 else s
+    divisors = (*safety, *[1.0] * len(coefficients))
+    for (a, b, c), divisor in zip(coefficients, divisors, strict=False):
+        s = s / divisor
         s = a * s + b * s**3 + c * s**5
     return u * s[..., None, :] @ v
 
@@ -54,7 +57,7 @@ def flat(m, coefficients, safety=1.0):
 def test_muon_takes_singular_values_through_polynomials(iterations, coefficients, directions, gradients):
     """Of every layer by itself; without Nesterov's momentum."""
     found = directions(Muon(0.8, nesterov=False, orthogonalization=iterations, rms=0.3), gradients)
-    safety = 1.01 if isinstance(iterations, PolarExpress) else 1.0
+    safety = (1.01**2, *[1.01] * 6) if isinstance(iterations, PolarExpress) else ()
     for m, direction in zip(momenta(kernels(gradients), 0.8), kernels(found), strict=True):
         expected = 0.3 * np.sqrt(6) * flat(m, coefficients, safety)
         np.testing.assert_allclose(direction, expected, rtol=1e-4, atol=1e-5)
@@ -134,10 +137,20 @@ def test_what_cannot_be_is_one_line(make, message):
         make()
 
 
-def test_matrices_of_layers_for_further_tokens_are_matrices_of_layers():
-    model = abstract_model(ModelConfig(vocab_size=8, num_layers=1, predict_ahead=1))
+def matrices_of(**fields):
+    """The paths of what the rule for matrices of layers moves."""
+    model = abstract_model(ModelConfig(vocab_size=8, num_layers=1, **fields))
     rule = in_layers(optax.trace(0.9), optax.identity(), modules.specs(model))
     state = jax.eval_shape(rule.init, modules.split(model)[0])
-    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree.leaves_with_path(state)]
+    return [jax.tree_util.keystr(path) for path, _ in jax.tree.leaves_with_path(state)]
+
+
+def test_matrices_of_layers_for_further_tokens_are_matrices_of_layers():
+    paths = matrices_of(predict_ahead=1)
     assert any("future" in path and "query" in path for path in paths)
     assert not any("embedding" in path or "scale" in path for path in paths)
+
+
+@pytest.mark.parametrize("position", [Contextual(), RelativeKeys(values=True), T5Bias()], ids=str)
+def test_tables_of_distances_are_no_matrices(position):
+    assert not any("position" in path for path in matrices_of(position=position))

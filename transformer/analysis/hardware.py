@@ -35,11 +35,11 @@ class Hardware:
 HARDWARE: Mapping[str, Hardware] = {
     "h100": Hardware(989e12, 80e9, 3.35e12, 450e9),  # SXM, NVLink 4
     "a100": Hardware(312e12, 80e9, 2.04e12, 300e9),  # SXM, NVLink 3
-    # Links both ways together are 400 Gbit/s for each of 4 (v5e), 800 for 6 (v5p), 896 for 4 (v6e). The clock is that
-    # at which the matrix units, of 128 x 128 or, in v6e, 256 x 256, have the rate.
-    "v5e": Hardware(197e12, 16e9, 819e9, 100e9, 1.5e9),
-    "v5p": Hardware(459e12, 95e9, 2765e9, 300e9, 1.75e9),
-    "v6e": Hardware(918e12, 32e9, 1640e9, 224e9, 1.75e9),
+    # Links: 4 of 400 Gbit/s each way (v5e), 6 of 800 (v5p), 4 of 800 (v6e). The clock is that at which the matrix
+    # units, of 128 x 128 or, in v6e, 256 x 256, have the rate.
+    "v5e": Hardware(197e12, 16e9, 819e9, 200e9, 1.5e9),
+    "v5p": Hardware(459e12, 95e9, 2765e9, 600e9, 1.75e9),
+    "v6e": Hardware(918e12, 32e9, 1640e9, 400e9, 1.75e9),
     # A core of the machine of the measurements in the documentation: half of its float32 rate, and a copy in memory.
     "cpu": Hardware(105e9, 8e9, 10e9, 5e9),
 }

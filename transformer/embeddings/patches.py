@@ -55,7 +55,8 @@ class PatchEmbedding(nnx.Module):
 def resize_positions(table_PD: jax.Array, grid: tuple[int, int], new_grid: tuple[int, int]) -> jax.Array:
     """Learned positions of a grid of patches, interpolated to another grid (Dosovitskiy et al. 2020, section 3.2).
 
-    Rows of the table before those of the patches, such as that of a class token, are kept.
+    Rows of the table before those of the patches, such as that of a class token, are kept. The two grids have the same
+    borders, where in the authors' code they have the same outermost patches.
 
     Args:
       table_PD: (before + rows · columns, D).

@@ -96,9 +96,9 @@ class TopKExperts(Experts):
         """The experts (B, L, top) of each token."""
         return routing.chosen(logits_BLE, self.top, bias_E)
 
-    def probabilities(self, logits_BLE: jax.Array) -> jax.Array:
-        """P of the loss for unequal loads, (B, L, E)."""
-        return jax.nn.softmax(logits_BLE)
+    def imbalance(self, logits_BLE: jax.Array, shares_E: jax.Array, valid_BL: jax.Array | None) -> jax.Array:
+        """The loss for unequal loads, of what the router says and each expert's share of the tokens."""
+        return routing.imbalance(jax.nn.softmax(logits_BLE), shares_E, valid_BL)
 
     def weigh(self, logits_BLE: jax.Array, experts_BLX: jax.Array) -> jax.Array:
         """The weights (B, L, top) of the experts that were chosen."""
@@ -110,7 +110,7 @@ class TopKExperts(Experts):
         bias_E = params.get("bias")
         experts_BLX = self.choose(logits_BLE, bias_E)
         shares_E = routing.shares(experts_BLX, self.num_experts, valid_BL)
-        penalty = self.balance * routing.imbalance(self.probabilities(logits_BLE), shares_E, valid_BL)
+        penalty = self.balance * self.imbalance(logits_BLE, shares_E, valid_BL)
         penalty += self.router_z * routing.router_z(logits_BLE, valid_BL)
         if bias_E is not None:
             penalty += self.bias_step * routing.excess(bias_E, shares_E)
@@ -132,7 +132,9 @@ class SigmoidTopK(TopKExperts):
     """`top_k` by scores σ(logit), weighted by their share of the sum over the chosen (DeepSeek-V3, 2024, section 2.1).
 
     The numbers that balance the loads are added to the scores. With several groups of experts, a token takes those of
-    the `top_groups` in which the sum of the two highest is largest. P of `balance` is the score over the sum of all.
+    the `top_groups` in which the sum of the two highest is largest. The loss with `balance` is that of each sequence:
+    fₑ is of the experts with the highest scores, whatever numbers and groups choose, and Pₑ of shares of the sum of all
+    scores (equations 17 to 20).
     """
 
     name = "sigmoid_top_k"
@@ -167,9 +169,11 @@ class SigmoidTopK(TopKExperts):
         scores_BLE = jax.nn.sigmoid(logits_BLE) if bias_E is None else jax.nn.sigmoid(logits_BLE) + bias_E
         return routing.chosen(routing.of_best_groups(scores_BLE, self.num_groups, self.top_groups), self.top)
 
-    def probabilities(self, logits_BLE):
+    def imbalance(self, logits_BLE, shares_E, valid_BL):
         scores_BLE = jax.nn.sigmoid(logits_BLE)
-        return scores_BLE / scores_BLE.sum(-1, keepdims=True)
+        experts_BLX = routing.chosen(scores_BLE, self.top)
+        probabilities_BLE = scores_BLE / scores_BLE.sum(-1, keepdims=True)
+        return routing.imbalance_of_sequences(probabilities_BLE, experts_BLX, valid_BL)
 
     def weigh(self, logits_BLE, experts_BLX):
         # The share σ(a) / Σ σ(b) as a softmax of log σ, which no score underflows.

@@ -74,6 +74,21 @@ def imbalance(probabilities_BLE: jax.Array, shares_E: jax.Array, valid_BL: jax.A
     return len(shares_E) * (shares_E * _mean(probabilities_BLE, valid_BL)).sum()
 
 
+def imbalance_of_sequences(
+    probabilities_BLE: jax.Array, experts_BLX: jax.Array, valid_BL: jax.Array | None
+) -> jax.Array:
+    """The mean of `imbalance` over sequences, weighted by their tokens (DeepSeek-V3, 2024, equations 17 to 20)."""
+
+    def of_one(probabilities_LE, experts_LX, valid_L):
+        shares_E = shares(experts_LX[None], probabilities_LE.shape[-1], valid_L[None])
+        return imbalance(probabilities_LE[None], shares_E, valid_L[None])
+
+    valid_BL = jnp.broadcast_to(True if valid_BL is None else valid_BL, probabilities_BLE.shape[:2])
+    tokens_B = valid_BL.sum(1).astype(jnp.float32)
+    of_each_B = jax.vmap(of_one)(probabilities_BLE, experts_BLX, valid_BL)
+    return (of_each_B * tokens_B).sum() / jnp.maximum(tokens_B.sum(), 1.0)
+
+
 def excess(bias_E: jax.Array, shares_E: jax.Array) -> jax.Array:
     """0, whose gradient with respect to the bias of an expert is the sign of its load minus the mean load."""
     sign_E = jnp.sign(shares_E - 1 / len(bias_E))

@@ -57,7 +57,8 @@ class Reconstruction(Objective):
         images = batch["inputs"]
         targets_BPX = apply(params, batch.get("targets", images), method="patches")
         if self.normalized:
-            targets_BPX = layer_norm(targets_BPX, eps=1e-6)
+            # The variance of the authors' code is over n - 1.
+            targets_BPX = layer_norm(targets_BPX, eps=1e-6) * math.sqrt(1 - 1 / targets_BPX.shape[-1])
         hidden_BH = self.hide(len(images), targets_BPX.shape[1], key)
         more = {"hidden_BH": hidden_BH, "key": key, "method": "predict_patches"}
         predicted_BPX, penalty = self.answer(apply, params, images, **more)

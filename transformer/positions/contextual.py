@@ -64,7 +64,7 @@ class Contextual(Position):
         check_positive(self, "limit")
 
     def layer_parameters(self, num_heads, head_dim, d_model, value_dim):
-        return {"table": Parameter((self.limit + 1, head_dim), Normal(0.02))}
+        return {"table": Parameter((self.limit + 1, head_dim), Normal(0.02), decay=False)}
 
     def score(self, q_BLHK, in_slots, params):
         own_BLHX = q_BLHK.astype(jnp.float32) @ params["table"].T

@@ -141,8 +141,9 @@ class RelativeKeys(Position):
 
     def layer_parameters(self, num_heads, head_dim, d_model, value_dim):
         distances = 2 * self.limit + 1
-        table = {"table": Parameter((distances, head_dim), Normal(0.02))}
-        return table | ({"values": Parameter((distances, value_dim), Normal(0.02))} if self.values else {})
+        table = {"table": Parameter((distances, head_dim), Normal(0.02), decay=False)}
+        values = {"values": Parameter((distances, value_dim), Normal(0.02), decay=False)}
+        return table | (values if self.values else {})
 
     def bias(self, q_BLHK, causal, params):
         return biases.ByDistance(q_BLHK.astype(jnp.float32) @ params["table"].T)

@@ -52,10 +52,11 @@ POLAR_EXPRESS = (
 
 @dataclass(frozen=True)
 class PolarExpress(Orthogonalization):
-    """The polynomial with the smallest error at each iteration, for singular values in [0.001, 1].
+    """Nearly the polynomial with the smallest error at each iteration, for singular values in [0.001, 1].
 
-    Amsel et al. 2025, algorithm 1: the first seven iterations are of X / 1.01, against rounding; those after the eighth
-    are like it. Singular values converge to 1.
+    Amsel et al. 2025, algorithm 1, whose numbers spare small singular values: against rounding the first seven
+    iterations are of X / 1.01, and the first of these once more so; those after the eighth are like it. Singular values
+    converge to 1.
     """
 
     name = "polar_express"
@@ -68,7 +69,8 @@ class PolarExpress(Orthogonalization):
     @property
     def coefficients(self):
         *first, last = POLAR_EXPRESS
-        table = [*((a / 1.01, b / 1.01**3, c / 1.01**5) for a, b, c in first), last]
+        divisors = (1.01**2, *[1.01] * (len(first) - 1))
+        table = [*((a / d, b / d**3, c / d**5) for (a, b, c), d in zip(first, divisors, strict=True)), last]
         return (*table[: self.steps], *[last] * (self.steps - len(table)))
 
 
@@ -128,7 +130,8 @@ class NorMuon(Muon):
     """Muon whose neurons take steps of equal size over time (Li Z. et al. 2025, algorithm 1).
 
     Each column of U Vᵀ, the weights that make an output, is divided by √v + eps, where v is a mean of its mean
-    squares; then the matrix is scaled to a root mean square of exactly `rms`. AdamW's learning rates fit.
+    squares; then the matrix is scaled to a root mean square of exactly `rms`. AdamW's learning rates fit. Nesterov's
+    momentum is of the authors' code; the algorithm has none.
     """
 
     beta2: float = 0.95

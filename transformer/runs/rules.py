@@ -77,7 +77,8 @@ class AdEMAMix(UpdateRule):
     """(m1 + a · m2) / (√v + eps), where m2 is a slower mean that begins at 0 (Pagliardini et al. 2024, algorithm 1).
 
     m1 and v are unbiased, as in AdamW, whose learning rates fit. Over `warmup` steps a rises linearly from 0 to
-    `alpha`, and the share of m2 kept from `beta1` to `beta3` so that the half-life of m2 rises linearly.
+    `alpha`, and the share of m2 kept from `beta1` to `beta3` so that the half-life of m2 rises linearly. The paper has
+    beta2 .999.
     """
 
     entrywise = True
@@ -256,7 +257,9 @@ class ScheduleFree(UpdateRule):
     """AdamW with a mean instead of momentum and a schedule (Defazio et al. 2024, algorithm 1).
 
     Steps move z; x is the mean of z weighted by squared learning rates; the gradient is taken at the parameters
-    (1 - beta) · z + beta · x, and a run is evaluated at x. Made for `schedule=constant`.
+    (1 - beta) · z + beta · x, and a run is evaluated at x. Made for `schedule=constant`. As in the authors' later code
+    v is unbiased, where the algorithm multiplies the learning rate, and so weights and decay, by √(1 - beta2ᵗ); there
+    beta2 is .999.
     """
 
     name = "schedule_free"

@@ -87,7 +87,10 @@ class InverseSquareRoot(Schedule):
 
 @dataclass(frozen=True)
 class WarmupStableDecay(Schedule):
-    """1, then a straight line to `final` over the last `decay_fraction` of all steps (Hu et al. 2024)."""
+    """1, then a straight line to `final` over the last `decay_fraction` of all steps.
+
+    (Hu et al. 2024, who let it fall exponentially.)
+    """
 
     name = "wsd"
     decay_fraction: float = 0.2

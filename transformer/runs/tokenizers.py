@@ -87,7 +87,9 @@ class ByteBPE(Tokenization):
 class WordPiece(Tokenization):
     """The longest pieces of words, from the left (Devlin et al. 2019); pieces inside a word start with ##.
 
-    A word of the text that begins with ## is decoded without it, as a part of the one before. One of more than 1,000
+    Pieces are found by merging the most frequent pair, as in the library, where the original takes the pair that raises
+    the likelihood most. Words are what is between whitespace: punctuation is a part of them, and accents stay. A word
+    of the text that begins with ## is decoded without it, as a part of the one before. One of more than 1,000
     characters, which need not be a word where nothing is between words, is one unknown token.
     """
 

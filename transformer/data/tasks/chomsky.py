@@ -167,7 +167,10 @@ class ModularArithmeticBrackets(_Modular):
 
 @dataclass(frozen=True)
 class SolveEquation(_Modular):
-    """`( ( 3 + x ) - ( - 4 ) ) == 1 = 4`: one number of an expression of sums and differences, given its value."""
+    """`( ( 3 + x ) - ( - 4 ) ) == 1 = 4`: one number of an expression of sums and differences, given its value.
+
+    Every number is as likely to be the unknown; in the authors' code those after many signs are likelier.
+    """
 
     name = "solve_equation"
     smallest = 3

@@ -27,7 +27,8 @@ class ListOps(RowTask):
     An expression has 2 to `max_arguments` arguments; up to `max_depth`, an argument is an expression
     with probability 1/4. An expression of more than `max_length` tokens, or of fewer than `min_length`, is drawn again.
     Those of the Long Range Arena (Tay et al. 2020, section 2.2.1) are
-    `listops(max_depth=9, max_arguments=10, max_length=1999, min_length=501)`, whose depth of 10 counts the digits.
+    `listops(max_depth=9, max_arguments=10, max_length=1999, min_length=501)`, whose depth of 10 counts the digits; so
+    does the original's depth of 20, and most of what it draws is a digit alone.
     """
 
     max_depth: int = 20
