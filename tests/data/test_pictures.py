@@ -13,6 +13,7 @@ from transformer.runs.config import Replica
 from transformer.runs.optimizer import OptimizerConfig
 from transformer.runs.schedules import Schedule
 from transformer.training.loop import train
+from transformer.training.stored import load_run
 
 
 @pytest.fixture
@@ -222,3 +223,19 @@ def test_nothing_shrinks_by_all_of_itself():
     """A share of 1 would divide by zero, a larger one would mirror."""
     with pytest.raises(ConfigError, match=r"data\.scaling"):
         ImageConfig(scaling=1.0)
+
+
+def test_images_by_class(path, tmp_path):
+    """Those of a row of the class are given that of a column; accuracy counts the diagonal. Texts are none."""
+    config = vision(num_layers=1, d_model=8, mixer=Attention(num_heads=2)).replace({"data.path": path, "steps": 2})
+    outcome = train(config, [Replica(seed=0)], load_data(config.data), tmp_path / "run")
+    run = load_run(tmp_path / "run")
+    counts, images = run.confusion(), run.data.validation
+    given = run.apply(run.params(), images["inputs"]).argmax(-1)
+    expected = np.zeros((3, 3))
+    np.add.at(expected, (images["labels"], given), 1)
+    np.testing.assert_array_equal(counts, expected)
+    np.testing.assert_array_equal(counts, outcome.confusion())
+    assert counts.trace() / counts.sum() == pytest.approx(run.accuracy[0])
+    with pytest.raises(ConfigError, match=r"^classify: .* holds no classifier of texts$"):
+        run.classify("a text")

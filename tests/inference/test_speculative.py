@@ -243,6 +243,7 @@ def test_the_first_layers_guess_for_all(shared):
     [
         ({"num_tokens": 0}, "speculate: num_tokens 0 is not a positive number"),
         ({"ahead": 0}, "speculate: ahead 0 is not a positive number"),
+        ({"stop": 99}, "speculate: stop 99 is not one of 5 tokens"),
         ({"strategy": Sample()}, "speculate: sample is random and needs a key"),
         ({"strategy": Beam(2)}, r"speculate: beam\(size=2\) does not choose token by token; use greedy or sample"),
         ({"num_tokens": TOKENS + 1}, f"{LENGTH + 1} tokens are more than max_length {LENGTH}"),

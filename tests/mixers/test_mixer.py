@@ -10,8 +10,8 @@ import pytest
 import transformer as T
 from transformer.core.arrays import dense
 from transformer.functional.masks import Causal, Prefix
-from transformer.testing import check_variant
-from transformer.testing.subject import small, tokens_of
+from transformer.testing import check_variant, properties
+from transformer.testing.subject import Subject, small, tokens_of
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,46 @@ def test_a_choice_of_ones_own_holds_in_every_context(value):
 
 
 @dataclass(frozen=True)
+class Remembering(RunningMean):
+    """With a memory of all tokens, which is what it has where it says no span."""
+
+    takes_masks = True
+
+    def memory(self, model, batch_size, slots, dtype):
+        return T.Inputs(jnp.zeros((batch_size, slots, model.d_model), dtype))
+
+    def __call__(self, x_BLD, context, params):
+        seen_BSD, memory = x_BLD, None
+        if context.writing is not None:
+            seen_BSD, kept_BSD = context.writing.append(context.writing.memory.inputs_BSX, x_BLD, axis=1)
+            memory = T.Inputs(kept_BSD)
+        allowed_BLS = context.mask(context.tokens, context.keys)[:, 0].astype(x_BLD.dtype)
+        return allowed_BLS @ seen_BSD / jnp.maximum(allowed_BLS.sum(-1, keepdims=True), 1.0), memory
+
+
+def test_a_memory_has_slots_for_all_tokens():
+    subject = Subject(small(mixer=Remembering(), position=None))
+    properties.cached(subject)
+    properties.branched(subject)
+
+
+@dataclass(frozen=True)
+class Hidden(T.Position):
+    """Its bias is a function, whose arrays no program sees."""
+
+    relative = True
+
+    def bias(self, q_BLHK, causal, params):
+        return lambda queries, keys: -jnp.abs(queries.positions[:, :, None] - keys.positions[:, None])[:, None]
+
+
+def test_a_bias_shows_its_arrays():
+    subject = Subject(small(position=Hidden()))
+    with pytest.raises(T.ConfigError, match=r"^model\.position: the bias of hidden hides its arrays from jax; make it"):
+        subject.apply(subject.params, tokens_of(2))
+
+
+@dataclass(frozen=True)
 class Alone(T.Mixer):
     """Forgets that a memory is returned too."""
 
@@ -124,7 +164,7 @@ class Wider(T.Mixer):
 @pytest.mark.parametrize(
     ("mixer", "message"),
     [
-        (Alone(), r"^alone: returns \w+, not \(the output, the memory or None\)"),
+        (Alone(), r"^alone: returns an array, not \(the output, the memory or None\)"),
         (Wider(), r"^blocks\.\*\.wider: wider returns \(2, 3, 48\) for an input of \(2, 3, 24\)"),
     ],
     ids=str,

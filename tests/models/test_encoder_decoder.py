@@ -20,13 +20,14 @@ from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.backends import Chunked
 from transformer.models.build import build
 from transformer.models.encoder_decoder import EncoderDecoderConfig
+from transformer.models.pattern import Alternate
 from transformer.models.stack import Layers, Scanned, Unrolled
 from transformer.norms.norm import RMSNorm
 from transformer.objectives.objective import cross_entropy
 from transformer.positions.absolute import Learned, QueryKeySinusoidal
 from transformer.positions.relative import ALiBi
 from transformer.positions.rotary import RoPE
-from transformer.residuals.residual import DeepNorm, Depth, SubNorm
+from transformer.residuals.residual import DeepNorm, Depth, PreNorm, SubNorm
 from transformer.residuals.scaled_branches import ReZero, TFixup
 
 KEY = jax.random.key(0)
@@ -176,6 +177,23 @@ def test_deepnorm_of_an_encoder_beside_a_decoder():
     assert config.residual.a(Depth(0, M, 0, 3, 3 * M)) == pytest.approx((3 * M) ** 0.25)
     assert config.residual.inner_gain(config.branches) == pytest.approx((12 * M) ** -0.25)
     assert pairs(residual=DeepNorm(2.0, 0.5)).encoder.residual == DeepNorm(2.0, 0.5)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        Alternate("residual", (DeepNorm(), PreNorm())),
+        Alternate("feed_forward.residual", (DeepNorm(), None)),
+        Alternate("feed_forward", (FeedForward(residual=DeepNorm()), SIMPLE["feed_forward"])),
+    ],
+    ids=str,
+)
+def test_deepnorm_that_alternates_in_an_encoder(pattern):
+    """It has the numbers of an encoder beside a decoder wherever it stands."""
+    sizes = {"num_encoder_layers": 6, "num_layers": 4}
+    expected = pairs(**sizes, residual=DeepNorm()).encoder.residual
+    first = pairs(**sizes, pattern=(pattern,)).encoder.layer_config(0)
+    assert (first.residual if pattern.path == "residual" else first.feed_forward.residual) == expected
 
 
 def gains_of(config):

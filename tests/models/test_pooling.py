@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from transformer.core.errors import ConfigError
+from transformer.models.classifier import ClassifierConfig
 from transformer.models.pooling import AttentionPooling, ClassToken, MeanPooling, MultiheadPooling
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
@@ -44,7 +45,7 @@ def test_pooling_by_several_heads_by_hand():
     found = pooling(jnp.float32(x), jnp.arange(5)[None] < 3, arrays)
     np.testing.assert_allclose(found[0], expected, rtol=1e-4, atol=1e-4)
     with pytest.raises(ConfigError, match=r"map.num_heads: 3 heads do not divide d_model 8; the nearest that do are"):
-        MultiheadPooling(num_heads=3).parameters(8)
+        ClassifierConfig(d_model=8, pooling=MultiheadPooling(num_heads=3))
 
 
 @pytest.mark.parametrize("pooling", [MeanPooling(), AttentionPooling()], ids=str)

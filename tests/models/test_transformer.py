@@ -17,6 +17,7 @@ from transformer.core.parameters import Normal
 from transformer.functional.masks import Causal, Full, Padding, Tokens
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.sparsity import Linformer
+from transformer.mixers.attention.synthesizers import DenseSynthesizer, RandomSynthesizer
 from transformer.mixers.mixer import Context
 from transformer.models.blocks import Macaron, Parallel, Sublayer
 from transformer.models.config import ModelConfig
@@ -24,7 +25,7 @@ from transformer.models.encoder import Encoder
 from transformer.models.language_model import LanguageModel
 from transformer.models.transformer import Block
 from transformer.norms.sequence_norm import SequenceLayerNorm
-from transformer.positions.absolute import Sinusoidal
+from transformer.positions.absolute import Learned, Sinusoidal
 from transformer.residuals.residual import BranchNorm, NoNormResidual, PeriNorm, PreNorm, SandwichNorm
 from transformer.testing.subject import Subject, small, tokens_of
 
@@ -175,3 +176,21 @@ def test_what_looks_at_all_tokens_takes_no_mask(choice):
     own = Subject(small(**{"causal": False, "mixer.num_kv_heads": None} | choice))
     with pytest.raises(ConfigError, match=r"^mask: .* looks at all tokens of a row, whatever .* says; use no mask$"):
         own.apply(own.params, tokens_of(2), mask=Causal())
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"mixer.sparsity": Linformer(3, 16), "causal": False, "mixer.num_kv_heads": None},
+        {"mixer.heads": DenseSynthesizer(length=16)},
+        {"mixer.heads": RandomSynthesizer(length=16)},
+        {"position": Learned()},
+    ],
+    ids=str,
+)
+def test_positions_past_a_table_are_nan(choice):
+    """Not numbers that would be those of other positions."""
+    own = Subject(small(**{"max_length": 16, "position": None} | choice))
+    tokens = tokens_of(2)
+    assert jnp.isfinite(own.apply(own.params, tokens)).all()
+    assert not jnp.isfinite(own.apply(own.params, tokens, positions_BL=jnp.arange(tokens.shape[1])[None] + 16)).any()

@@ -788,11 +788,9 @@ def test_an_objective_may_need_a_kind_of_model_of_ones_own():
         needs = Shifted
 
     OfShifted().check(Shifted())
-    with pytest.raises(ConfigError, match=r"^objective: ofshifted needs the model of a Shifted, not of a ModelConfig$"):
+    with pytest.raises(ConfigError, match=r"^objective: ofshifted needs a model of Shifted, not of ModelConfig$"):
         OfShifted().check(ModelConfig())
-    with pytest.raises(
-        ConfigError, match=r"^objective: next_token needs the model of a ModelConfig, not of a Shifted$"
-    ):
+    with pytest.raises(ConfigError, match=r"^objective: next_token needs a model of ModelConfig, not of Shifted$"):
         NextToken().check(Shifted())
 
 

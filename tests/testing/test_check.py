@@ -189,7 +189,18 @@ class Doubled(T.NextToken):
         return 2 * super().losses(logits_BLV, labels_BL)
 
 
-@pytest.mark.parametrize(("value", "name", "meant"), [(Thinned(), "masks", "mask"), (Doubled(), "loss", "losses")])
+@dataclass(frozen=True)
+class Misspelt(T.Position):
+    """Adds nothing to what is embedded."""
+
+    def to_embeding(self, x_BLD, positions_BL, params):
+        return x_BLD + 1.0
+
+
+NAMES = [(Thinned(), "masks", "mask"), (Doubled(), "loss", "losses"), (Misspelt(), "to_embeding", "to_embedding")]
+
+
+@pytest.mark.parametrize(("value", "name", "meant"), NAMES)
 def test_a_name_that_nothing_asks_for_is_named(value, name, meant):
     """An arm of a study would be its baseline."""
     line = rf"^check_variant: nothing asks {type(value).__name__} for '{name}'; did you mean '{meant}'\? A helper"

@@ -61,7 +61,7 @@ def generate(
         has no key, or the sequences cannot be divided by the devices.
     """
     check_decoding("generate", num_tokens, stop, strategy, key, mesh)
-    check_prompt("generate", apply, params, prompt_BL, lengths_B, inputs or {})
+    check_prompt("generate", apply, params, prompt_BL, lengths_B, inputs or {}, stop)
     chosen = {"num_tokens": num_tokens, "strategy": strategy, "stop": stop, "prefix": prefix, "mesh": mesh}
     chosen |= {"code": code_of(strategy)}
     return _generate(apply, params, (prompt_BL, lengths_B, inputs or {}, earlier), key, **chosen)

@@ -33,10 +33,16 @@ class Generated(NamedTuple):
 
 
 def check_prompt(
-    caller: str, apply: Apply, params: Params, prompt_BL: Any, lengths_B: Any, inputs: Mapping[str, Any]
+    caller: str,
+    apply: Apply,
+    params: Params,
+    prompt_BL: Any,
+    lengths_B: Any,
+    inputs: Mapping[str, Any],
+    stop: int | None,
 ) -> None:
-    """Raise `ConfigError` where a prompt is no array (B, L), its lengths are none, tokens are not the model's, or other
-    inputs are given than it reads.
+    """Raise `ConfigError` where a prompt is no array (B, L), its lengths are none, tokens or `stop` are not the
+    model's, or other inputs are given than it reads.
 
     This is outside of the program, in which tokens are no numbers yet.
     """
@@ -59,6 +65,8 @@ def check_prompt(
     for name, size in read.items():
         if (tokens := prompt_BL if name == "prompt" else inputs.get(name)) is not None:
             check_ids(tokens, size, f"{caller}: {name} token")
+    if stop is not None and not 0 <= stop < read["prompt"]:
+        raise ConfigError(f"{caller}: stop {stop} is not one of {read['prompt']} tokens")
     if lengths_B is not None:
         B, L = prompt_BL.shape
         if np.shape(lengths_B) != (B,):
@@ -101,17 +109,12 @@ class Prompt(NamedTuple):
         """Logits (B, V) of the token after each prompt, and the cache with room for `num_tokens` more.
 
         The latest `ahead` tokens of that cache can be undone.
-
-        Raises:
-          ConfigError: the model has no token `stop`.
         """
         B, L = self.tokens_BL.shape
         cache = self.apply(self.params, B, self.capacity, method="start", ahead=ahead, **self.inputs)
         valid_BL = None if self.lengths_B is None else jnp.arange(L) < self.lengths_B[:, None]
         whole = {"mask": Causal() | Prefix(L if self.lengths_B is None else self.lengths_B)} if self.prefix else {}
         logits_BLV, cache = self.apply(self.params, self.tokens_BL, cache, method="extend", valid_BL=valid_BL, **whole)
-        if self.stop is not None and not 0 <= self.stop < logits_BLV.shape[-1]:
-            raise ConfigError(f"generate: stop {self.stop} is not one of {logits_BLV.shape[-1]} tokens")
         if self.lengths_B is None:
             return logits_BLV[:, -1], cache
         return jnp.take_along_axis(logits_BLV, self.lengths_B[:, None, None] - 1, 1)[:, 0], cache

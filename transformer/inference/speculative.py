@@ -69,9 +69,7 @@ def speculate(
         raise ConfigError(f"speculate: ahead {ahead!r} is not a positive number")
     if not isinstance(strategy, TokenStrategy):
         raise ConfigError(f"speculate: {strategy} does not choose token by token; use greedy or sample")
-    if key is None and strategy.random:
-        raise ConfigError(f"speculate: {strategy} is random and needs a key")
-    check_prompt("speculate", apply, params, prompt_BL, lengths_B, inputs or {})
+    check_prompt("speculate", apply, params, prompt_BL, lengths_B, inputs or {}, stop)
     chosen = {"num_tokens": num_tokens, "ahead": ahead, "strategy": strategy, "stop": stop, "prefix": prefix}
     chosen |= {"code": code_of(strategy)}
     sequences = (prompt_BL, lengths_B, inputs or {})

@@ -2,7 +2,7 @@
 
 import abc
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 from jax.sharding import Mesh
@@ -19,16 +19,14 @@ from transformer.inference.prompt import Generated, Prompt
 class Strategy(Variant):
     """How sequences are decoded."""
 
+    random: ClassVar[bool] = False
+    """Whether the choice depends on the key, which it then needs."""
     processors: tuple[Processor, ...] = ()
     """Functions applied to the logits first, in this order."""
 
     @abc.abstractmethod
     def decode(self, prompt: Prompt, key: jax.Array | None) -> Generated:
-        """The chosen continuations.
-
-        Raises:
-          ConfigError: the strategy is random and has no key.
-        """
+        """The chosen continuations."""
 
     def process(self, logits_BV: jax.Array, prompt: Prompt, tokens_BT: jax.Array, chosen: jax.Array) -> jax.Array:
         """The logits after all processors; `chosen`, () or (B,), counts the tokens chosen so far."""
@@ -42,7 +40,8 @@ class Strategy(Variant):
 
 
 def check_decoding(caller: str, num_tokens: Any, stop: Any, strategy: Any, key: Any, mesh: Any) -> None:
-    """Raise `ConfigError` where no token is asked for, the end is not one, or strategy, key or mesh is none."""
+    """Raise `ConfigError` where no token is asked for, the end is not one, strategy, key or mesh is none, or a random
+    strategy has no key."""
     if not is_count(num_tokens) or num_tokens < 1:
         raise ConfigError(f"{caller}: num_tokens {num_tokens!r} is not a positive number")
     if stop is not None and not is_count(stop):
@@ -54,3 +53,5 @@ def check_decoding(caller: str, num_tokens: Any, stop: Any, strategy: Any, key: 
     check_fields(strategy, f"{caller}: {strategy.name}.")
     if not isinstance(key, jax.Array | None):
         raise no_key(key, f"{caller}: key")
+    if key is None and strategy.random:
+        raise ConfigError(f"{caller}: {strategy} is random and needs a key")

@@ -4,7 +4,7 @@ import abc
 import functools
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -39,8 +39,7 @@ class DecodingState(NamedTuple):
 class TokenStrategy(Strategy):
     """Chooses one token from the logits, separately for every sequence."""
 
-    random: ClassVar[bool] = True
-    """Whether the choice depends on the key."""
+    random = True
 
     @abc.abstractmethod
     def __call__(self, logits_BV: jax.Array, key: jax.Array) -> jax.Array:
@@ -51,8 +50,6 @@ class TokenStrategy(Strategy):
         """The probability with which each token is chosen, (B, V)."""
 
     def decode(self, prompt, key):
-        if key is None and self.random:
-            raise ConfigError(f"generate: {self} is random and needs a key")
         logits_BV, cache = prompt.read()
         B, T = len(logits_BV), prompt.num_tokens
         start = DecodingState(

@@ -12,7 +12,6 @@ from transformer.core.parameters import OwnParams, Parameter
 from transformer.core.values import Variant
 from transformer.functional.cache import KeyValue, Memory, append
 from transformer.functional.masks import Mask, Tokens
-from transformer.residuals.residual import Residual
 
 if TYPE_CHECKING:
     from transformer.models.config import ModelConfig
@@ -128,8 +127,6 @@ class Mixer(Variant):
     """Whether it distinguishes the order of tokens without any positional scheme."""
     mixes_tokens: ClassVar[bool] = False
     """Whether packed documents of one row see each other."""
-    residual: ClassVar[Residual | None] = None
-    """How it is connected to the stream; None: as the model says."""
     shares: ClassVar[str | None] = None
     """The field of `Shared` that it takes over from earlier layers."""
 
@@ -138,7 +135,7 @@ class Mixer(Variant):
 
     def span(self, model: "ModelConfig") -> int | None:
         """Number of latest tokens whose slots a causal model needs; None: all, 1: none but the token's own."""
-        return 1
+        return None
 
     @property
     def first_kept(self) -> int:
@@ -183,5 +180,6 @@ class MixerLayer(nnx.Module):
         """The output (B, L, D), and the memory; a key turns dropout on."""
         made = self.mixer(x_BLD, context, self.params())
         if not isinstance(made, tuple) or len(made) != 2:
-            raise ConfigError(f"{self.mixer}: returns {type(made).__name__}, not (the output, the memory or None)")
+            given = "an array" if isinstance(made, jax.Array) else type(made).__name__
+            raise ConfigError(f"{self.mixer}: returns {given}, not (the output, the memory or None)")
         return made[0], Aux(made[1])

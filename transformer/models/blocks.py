@@ -77,7 +77,8 @@ def _resolved(sublayer: Sublayer, model: "ModelConfig") -> ResolvedSublayer | No
     if value is None:
         return None
     name = sublayer.name or value.sublayer or value.name
-    return ResolvedSublayer(name, value, value.build, sublayer.factor, value.residual or model.residual)
+    residual = value.connection(model) if isinstance(value, FeedForward) else model.residual
+    return ResolvedSublayer(name, value, value.build, sublayer.factor, residual)
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ class ClassifierConfig(ModelConfig):
         super().__post_init__()
         refuse_token_values(self)
         check_registers(self)
+        self.pooling.check(self.d_model)
         if self.causal and self.registers:
             raise ConfigError("model.registers: they stand before all tokens and in a causal model see none of them")
         if self.causal and self.pooling.reads_first:

@@ -12,6 +12,7 @@ from transformer.core.checks import check_kind
 from transformer.core.errors import ConfigError
 from transformer.core.modules import Parameters, at, below
 from transformer.embeddings.embedding import EmbeddingLayer, HeadLayer
+from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.functional.cache import Cache, Reader
 from transformer.functional.masks import Mask, Tokens
 from transformer.mixers.attention.attention import Attention
@@ -22,6 +23,7 @@ from transformer.models.checks import refuse_token_values
 from transformer.models.config import ModelConfig
 from transformer.models.decoder import Decoder
 from transformer.models.downsampling import Downsampling
+from transformer.models.pattern import mapped
 from transformer.models.registers import behind, check_registers, register_parameters
 from transformer.models.transformer import Transformer
 from transformer.residuals.residual import Residual
@@ -101,10 +103,13 @@ class EncoderDecoderConfig(ModelConfig):
         own = {f.name: getattr(self, f.name) for f in fields(ModelConfig)}
         num_layers = self.num_encoder_layers or self.num_layers
 
-        def residual(one: Residual) -> Residual:
-            return one.of_encoder(num_layers, self.num_layers)
+        def residual(one: Residual | None) -> Residual | None:
+            return one and one.of_encoder(num_layers, self.num_layers)
 
-        feed_forward, pattern = self.feed_forward, self.pattern
+        def feed_forward(one: FeedForward | None) -> FeedForward | None:
+            return one and replace(one, residual=residual(one.residual))
+
+        ways = {"residual": residual, "feed_forward": feed_forward, "feed_forward.residual": residual}
         changes = {
             "causal": False,
             "vocab_size": self.source_vocab_size,
@@ -113,13 +118,9 @@ class EncoderDecoderConfig(ModelConfig):
             "num_layers": num_layers,
             "distinct_layers": self.distinct_encoder_layers or self.distinct_layers,
             "residual": residual(self.residual),
-            "pattern": tuple(
-                replace(one, values=tuple(map(residual, one.values))) if one.path == "residual" else one
-                for one in pattern
-            ),
+            "feed_forward": feed_forward(self.feed_forward),
+            "pattern": mapped(self.pattern, ways),
         }
-        if feed_forward is not None and feed_forward.residual is not None:
-            changes["feed_forward"] = replace(feed_forward, residual=residual(feed_forward.residual))
         return ModelConfig(**own | changes)
 
 

@@ -18,6 +18,7 @@ from transformer.functional.masks import Tokens
 from transformer.models.checks import refuse_tokens, required
 from transformer.models.classifier import Classifier, ClassifierConfig
 from transformer.models.config import ModelConfig
+from transformer.models.pattern import mapped
 from transformer.models.transformer import Transformer
 from transformer.positions.position import Position
 
@@ -161,11 +162,7 @@ def _placed(config: PatchConfig, columns: int, first: int) -> Any:
     def on_grid(position: Position | None) -> Position | None:
         return position and position.on_grid(columns, first=first)
 
-    pattern = tuple(
-        replace(one, values=tuple(map(on_grid, one.values))) if one.path == "position" else one
-        for one in config.pattern
-    )
-    return replace(config, position=on_grid(config.position), pattern=pattern)
+    return replace(config, position=on_grid(config.position), pattern=mapped(config.pattern, {"position": on_grid}))
 
 
 class MaskedAutoencoder(ImageToImage):

@@ -1,6 +1,7 @@
 """What changes from layer to layer."""
 
 import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -44,3 +45,11 @@ class Alternate(Variant):
     def resolved(self, model: "ModelConfig") -> "Alternate":
         """With values of the type that the model's field has, also where they were given as text or JSON."""
         return dataclasses.replace(self, values=tuple(typed(model, self.path, value) for value in self.values))
+
+
+def mapped(pattern: Sequence[Alternate], ways: Mapping[str, Callable[[Any], Any]]) -> tuple[Alternate, ...]:
+    """The pattern with each value at one of the paths changed in the way of that path."""
+    return tuple(
+        dataclasses.replace(one, values=tuple(map(ways[one.path], one.values))) if one.path in ways else one
+        for one in pattern
+    )

@@ -28,6 +28,9 @@ class Pooling(Variant):
     reads_first: ClassVar[bool] = False
     """Whether only the output at the first token is read."""
 
+    def check(self, d_model: int) -> None:
+        """Raise `ConfigError` where it does not fit the width of the model."""
+
     def parameters(self, d_model: int) -> dict[str, Parameter]:
         """The parameters it owns, by name."""
         return {}
@@ -110,12 +113,14 @@ class MultiheadPooling(Pooling):
     def __post_init__(self):
         check_positive(self, "num_heads", "expansion")
 
-    def parameters(self, d_model):
+    def check(self, d_model):
         if d_model % self.num_heads:
             raise ConfigError(
                 f"map.num_heads: {self.num_heads} heads do not divide d_model {d_model}; the nearest that do are "
                 f"{nearest_divisor(d_model, self.num_heads)}"
             )
+
+    def parameters(self, d_model):
         square, hidden = Parameter((d_model, d_model), Xavier()), self.expansion * d_model
         return {
             "query": Parameter((d_model,), Normal(0.02)),

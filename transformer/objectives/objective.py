@@ -112,7 +112,7 @@ class Objective(Variant):
         """Raise `ConfigError` where the model cannot have this objective."""
         if not isinstance(model, self.needs) or model.kind != self.needs.kind:
             raise ConfigError(
-                f"objective: {self} needs the model of a {self.needs.__name__}, not of a {type(model).__name__}"
+                f"objective: {self} needs a model of {self.needs.__name__}, not of {type(model).__name__}"
             )
         if bool(model.predict_ahead) != self.predicts_ahead:
             raise ConfigError(

@@ -1,6 +1,7 @@
 """Checks a choice in every context."""
 
 import dataclasses
+import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -128,6 +129,7 @@ def _check_names(value: Variant) -> None:
     known = [name for name, own in asked.items() if callable(own) or isinstance(own, property)]
     for name in vars(cls).keys() - asked.keys() - {own.name for own in dataclasses.fields(value)}:
         near = [one for one in known if name in (f"{one}s", f"{one}es") or one in (f"{name}s", f"{name}es")]
+        near = near or difflib.get_close_matches(name, known, 1, 0.9)
         if near and not name.startswith("_"):
             hint = f"did you mean {near[0]!r}? A helper begins with _"
             raise ConfigError(f"check_variant: nothing asks {cls.__name__} for {name!r}; {hint}")

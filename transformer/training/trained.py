@@ -243,7 +243,8 @@ class TrainedRun(abc.ABC):
           ConfigError: the run is no classifier of whole texts, or the text has no tokens, too many, or a character that
             the tokenizer does not know.
         """
-        self._check_classifier("classify")
+        if not (self._classifies and "tokenizer" in self.tokenizers):
+            raise ConfigError(f"classify: {self.workdir} holds no classifier of texts")
         tokens_L = self._encoded("classify", self.tokenizers["tokenizer"].encode, text)
         inputs_1L, valid_1L = _row(tokens_L, self.config.model.max_length)
         logits_1C = self.apply(self.params(replica), inputs_1L, valid_BL=valid_1L)
@@ -251,23 +252,29 @@ class TrainedRun(abc.ABC):
         return dict(sorted(zip(self.classes, shares, strict=True), key=lambda each: -each[1]))
 
     def confusion(self, *, replica: int | None = None) -> np.ndarray:
-        """(C, C) how many held-out texts of the class of a row are given that of a column, `classes` in their order.
+        """(C, C) how many held-out texts or images of the class of a row are given that of a column.
 
-        The recall of each class is the diagonal over the sums of rows, its precision that over the sums of columns. A
-        model may have more classes than the data: for these no text is taken, though its accuracy counts them.
+        Those of texts are in the order of `classes`, those of images in that of their numbers. The recall of each class
+        is the diagonal over the sums of rows, its precision that over the sums of columns. A model may have more
+        classes than the texts: for these none is taken, though its accuracy counts them.
 
         Args:
           replica: which one reads them; None: the one with the lowest loss.
 
         Raises:
-          ConfigError: the run is no classifier of whole texts.
+          ConfigError: the run is no classifier of whole texts or of images.
         """
-        self._check_classifier("confusion")
-        params, held_out = self.params(replica), self._held_out
-        count = len(self.classes)  # those of the data, of which the model may have more
-        read = jax.jit(lambda inputs, valid: self.apply(params, inputs, valid_BL=valid)[:, :count].argmax(-1))
+        model, params, held_out = self.config.model, self.params(replica), self._held_out
+        if not self._classifies:
+            raise ConfigError(f"confusion: {self.workdir} holds no classifier of texts or images")
+        assert isinstance(model, ClassifierConfig)
+        count = len(self.classes) or model.num_classes or 0
+        read = jax.jit(lambda inputs, more: self.apply(params, inputs, **more)[:, :count].argmax(-1))
+        more = {"valid_BL": held_out["valid"]} if "valid" in held_out else {}
         parts = [slice(first, first + 256) for first in range(0, len(held_out["labels"]), 256)]
-        given_N = np.concatenate([read(held_out["inputs"][part], held_out["valid"][part]) for part in parts])
+        given_N = np.concatenate(
+            [read(held_out["inputs"][part], {name: rows[part] for name, rows in more.items()}) for part in parts]
+        )
         counts = np.zeros((count, count), np.int64)
         np.add.at(counts, (held_out["labels"], given_N), 1)
         return counts
@@ -320,14 +327,9 @@ class TrainedRun(abc.ABC):
 
     @property
     def _classifies(self) -> bool:
-        """Whether this is a classifier of whole texts."""
+        """Whether this is a classifier of whole texts or images."""
         model = self.config.model
-        return type(model) is ClassifierConfig and not isinstance(model.pooling, PerToken) and bool(self.classes)
-
-    def _check_classifier(self, caller: str) -> None:
-        """Raise `ConfigError` where this is no classifier of whole texts."""
-        if not self._classifies:
-            raise ConfigError(f"{caller}: {self.workdir} holds no classifier of texts")
+        return isinstance(model, ClassifierConfig) and not isinstance(model.pooling, PerToken)
 
     def _read(self, caller: str, text: str) -> tuple[Tokenizer, np.ndarray]:
         """(tokenizer, (L,) tokens of a text) of a causal language model."""
@@ -346,7 +348,7 @@ class TrainedRun(abc.ABC):
         model = self.config.model
         if model.kind != "tokens" or not model.causal or "tokenizer" not in self.tokenizers:
             ways = {
-                "classify(text) is for a classifier": self._classifies,
+                "classify(text) is for a classifier": self._classifies and "tokenizer" in self.tokenizers,
                 "translate(source) is for pairs of texts": "source_tokenizer" in self.tokenizers,
                 "generate(run.apply, run.params(), tokens) is for numbers": model.kind == "tokens" and model.causal,
             }

@@ -145,7 +145,9 @@ def _check(workdir: Path, wanted: Identity, when_not_empty: WhenNotEmpty, files:
         return stored.run["steps"]
     if differing:
         steps = f"; its steps, {stored.run['steps']}, may be raised, not lowered" * (differing == ["run.steps"])
-        raise ConfigError(f"workdir: {workdir} holds another run, which differs in {', '.join(differing)}{steps}")
+        raised = stored.run["steps"] < wanted.run["steps"]  # which alone is no difference
+        named = ", ".join(name for name in differing if not (raised and name == "run.steps"))
+        raise ConfigError(f"workdir: {workdir} holds another run, which differs in {named}{steps}")
     return None
 
 

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from einops import rearrange
 
+from transformer.core.arrays import look_up
 from transformer.core.errors import ConfigError
 from transformer.core.parameters import FanIn, Parameter
 from transformer.functional.cache import KeyValue
@@ -189,5 +190,5 @@ class Linformer(Sparsity):
 
     def _rows(self, table: jax.Array, keys: Tokens) -> jax.Array:
         """The row of each position, (B, S, rank), 0 for padding."""
-        rows = table[keys.positions]
-        return rows if keys.valid is None else rows * keys.valid[..., None].astype(rows.dtype)
+        rows = look_up(table, keys.positions)
+        return rows if keys.valid is None else jnp.where(keys.valid[..., None], rows, 0)

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from einops import rearrange
 
+from transformer.core.arrays import look_up
 from transformer.core.checks import check_positive
 from transformer.core.errors import ConfigError
 from transformer.core.parameters import ZEROS, FanIn, Normal, OwnParams, Parameter
@@ -121,6 +122,7 @@ class DenseSynthesizer(Synthesizer):
         scores, *others = (jnp.einsum("blhk,hkn->blhn", hidden, params[n].astype(hidden.dtype)) for n in names)
         for columns in others:
             scores = rearrange(scores[..., None] * columns[..., None, :], "b l h r c -> b l h (r c)")
+        scores = jnp.where((positions_BL < self.length)[..., None, None], scores, jnp.nan)
         return self.joined(q if self.dot_product else q_BLX, scores, sizes, params)
 
 
@@ -162,5 +164,5 @@ class RandomSynthesizer(Synthesizer):
         return rearrange(params["keys"][:, positions_BS], "g b s r -> b s g r")
 
     def queries(self, q_BLX, positions_BL, sizes, params):
-        rows = rearrange(params["queries"][:, positions_BL], "h b l n -> b l h n")
+        rows = rearrange(jax.vmap(look_up, (0, None))(params["queries"], positions_BL), "h b l n -> b l h n")
         return self.joined(q_BLX, rows, sizes, params)

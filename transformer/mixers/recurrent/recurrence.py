@@ -36,6 +36,9 @@ class Recurrence(Mixer):
         With a short convolution of W features X, `WINDOW` is (W - 1, X).
         """
 
+    def span(self, model):
+        return 1
+
     def kernel(self, params: OwnParams) -> jax.Array | None:
         """Weights (W, X) of the short convolution, that of the token itself first; None: there is none."""
         return None
