@@ -128,19 +128,20 @@ def load_labelled(config: LabelledConfig, stored: Path | None = None) -> Labelle
         _check_order([label for label, _ in (*train, *validation)], config.path)
     texts = [text for _, text in ((*train, *validation) if config.tokenizer.closed else train)]
     tokenizer = make_tokenizer(config.tokenizer, texts, None if stored is None else stored / "tokenizer.json")
-    length = max(len(tokenizer.encode(text)) for _, text in (*train, *validation))
+    tokens = [[tokenizer.encode(text) for _, text in part] for part in (train, validation)]
+    length = max(len(row) for rows in tokens for row in rows)
+    numbers = {label: number for number, label in enumerate(classes)}
 
-    def arrays(part):
-        rows = [tokenizer.encode(text) for _, text in part]
+    def arrays(part, rows):
         if empty := [text for row, (_, text) in zip(rows, part, strict=True) if not len(row)]:
             raise ConfigError(f"data.path: the tokenizer has no token for the text {empty[0]!r}")
         valid = real_places(rows, length)
-        labels = np.array([classes.index(label) for label, _ in part], np.int32)
+        labels = np.array([numbers[label] for label, _ in part], np.int32)
         return {"inputs": pad_rows(rows, length), "valid": valid, "labels": labels}
 
     return Labelled(
-        train=arrays(train),
-        validation=weighted(arrays(validation)),
+        train=arrays(train, tokens[0]),
+        validation=weighted(arrays(validation, tokens[1])),
         classes=classes,
         tokenizer=tokenizer,
         description=config,

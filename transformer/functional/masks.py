@@ -7,8 +7,8 @@ stored: an attention function asks for the whole array or for one block of it, b
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol, dataclass_transform
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -161,20 +161,12 @@ def allows(mask: MaskFunction, queries: Tokens, keys: Tokens) -> jax.Array:
     return found
 
 
-@dataclass_transform(frozen_default=True)
-def _value(cls):
-    """A frozen dataclass that is also a pytree, so that masks can carry arrays through `jit`."""
-    made = jax.tree_util.register_dataclass(dataclass(frozen=True)(cls))
-    _REGISTERED.add(made)
-    return made
-
-
 def _distance(queries: Tokens, keys: Tokens) -> jax.Array:
     """Query position minus key position, (B or 1, 1, L, S)."""
     return queries.distance_from(keys)[:, None]
 
 
-@_value
+@dataclass(frozen=True)
 class Full(Mask):
     """Every query attends to every key."""
 
@@ -184,7 +176,7 @@ class Full(Mask):
         return jnp.ones((1, 1, queries.length, keys.length), bool)
 
 
-@_value
+@dataclass(frozen=True)
 class Causal(Mask):
     """A query attends to keys at its own position and before."""
 
@@ -195,69 +187,69 @@ class Causal(Mask):
         return _distance(queries, keys) >= 0
 
 
-@_value
+@dataclass(frozen=True)
 class Window(Mask):
     """A query attends to keys less than `size` positions away, on both sides (Beltagy et al. 2020).
 
     `Causal() & Window(w)` is the sliding window of decoders: a token sees itself and w - 1 before it.
     """
 
-    size: int = field(metadata={"static": True})
+    size: int
     """Tokens on each side, the query's own included; at least 1, else nothing is allowed."""
 
     def __call__(self, queries, keys):
         return jnp.abs(_distance(queries, keys)) < self.size
 
 
-@_value
+@dataclass(frozen=True)
 class Strides(Mask):
     """A query attends to keys a multiple of `stride` positions away (Child et al. 2019)."""
 
-    stride: int = field(metadata={"static": True})
+    stride: int
 
     def __call__(self, queries, keys):
         return _distance(queries, keys) % self.stride == 0
 
 
-@_value
+@dataclass(frozen=True)
 class Blocks(Mask):
     """A query attends to its own block of `size` positions and to `neighbours` blocks on each side."""
 
-    size: int = field(metadata={"static": True})
-    neighbours: int = field(metadata={"static": True})
+    size: int
+    neighbours: int
 
     def __call__(self, queries, keys):
         return jnp.abs(_blocks(queries, self.size, -1) - _blocks(keys, self.size, -2)) <= self.neighbours
 
 
-@_value
+@dataclass(frozen=True)
 class Columns(Mask):
     """Every query attends to the last `width` of each `stride` positions (Child et al. 2019)."""
 
-    stride: int = field(metadata={"static": True})
-    width: int = field(metadata={"static": True})
+    stride: int
+    width: int
 
     def __call__(self, queries, keys):
         return keys.positions[:, None, None, :] % self.stride >= self.stride - self.width
 
 
-@_value
+@dataclass(frozen=True)
 class First(Mask):
     """Tokens at positions below `count` attend to all and are attended to by all (Beltagy et al. 2020)."""
 
-    count: int = field(metadata={"static": True})
+    count: int
 
     def __call__(self, queries, keys):
         return (queries.positions[:, None, :, None] < self.count) | (keys.positions[:, None, None, :] < self.count)
 
 
-@_value
+@dataclass(frozen=True)
 class RandomBlocks(Mask):
     """A query attends to a random `share` of blocks, fixed by `seed` and the numbers of the two blocks."""
 
-    size: int = field(metadata={"static": True})
-    share: float = field(metadata={"static": True})
-    seed: int = field(metadata={"static": True})
+    size: int
+    share: float
+    seed: int
 
     def __call__(self, queries, keys):
         query, key = (b.astype(jnp.uint32) for b in (_blocks(queries, self.size, -1), _blocks(keys, self.size, -2)))
@@ -277,7 +269,7 @@ def _mix(x: jax.Array) -> jax.Array:
     return x ^ (x >> 16)
 
 
-@_value
+@dataclass(frozen=True)
 class Prefix(Mask):
     """Every query attends to the keys at positions below `length`, a number or (B,) numbers.
 
@@ -291,7 +283,7 @@ class Prefix(Mask):
         return keys.positions[:, None, None, :] < length_B[:, None, None, None]
 
 
-@_value
+@dataclass(frozen=True)
 class BlockDiffusion(Mask):
     """`length` noisy tokens, then the same clean ones, for denoising in blocks of `size` (Arriola et al. 2025).
 
@@ -299,8 +291,8 @@ class BlockDiffusion(Mask):
     to its own. Rows and columns count, not positions, which are the same for both halves.
     """
 
-    length: int = field(metadata={"static": True})
-    size: int = field(metadata={"static": True})
+    length: int
+    size: int
 
     def __call__(self, queries, keys):
         query_L1, key_1S = queries.indices[:, None], keys.indices[None]
@@ -310,7 +302,7 @@ class BlockDiffusion(Mask):
         return jnp.where(from_clean, to_clean & (later >= 0), noisy)[None, None]
 
 
-@_value
+@dataclass(frozen=True)
 class Nowhere(Mask):
     """Every query attends to the keys that are no tokens, at position `NOWHERE`."""
 
@@ -318,7 +310,7 @@ class Nowhere(Mask):
         return (keys.positions == NOWHERE)[:, None, None, :]
 
 
-@_value
+@dataclass(frozen=True)
 class Padding(Mask):
     """Keys that are padding (`Tokens.valid` False) are not attended to."""
 
@@ -330,7 +322,7 @@ class Padding(Mask):
         return keys.valid[:, None, None, :]
 
 
-@_value
+@dataclass(frozen=True)
 class Segment(Mask):
     """Queries attend within their own packed document."""
 
@@ -342,7 +334,7 @@ class Segment(Mask):
         return queries.segments[:, None, :, None] == keys.segments[:, None, None, :]
 
 
-@_value
+@dataclass(frozen=True)
 class OwnBeams(Mask):
     """Queries attend to the tokens of their own beams (tree attention, Miao et al. 2023, section 4.1)."""
 
@@ -352,7 +344,7 @@ class OwnBeams(Mask):
         return (queries.beams[:, :, :, None] & keys.beams[:, :, None, :]).any(1, keepdims=True)
 
 
-@_value
+@dataclass(frozen=True)
 class Arbitrary(Mask):
     """Any boolean array (L, S) or (B or 1, H or 1, L, S), looked up by token index.
 
@@ -372,7 +364,7 @@ class Arbitrary(Mask):
         return self.allowed[..., queries.indices[:, None], keys.indices[None, :]]
 
 
-@_value
+@dataclass(frozen=True)
 class And(Mask):
     """Keys that both masks allow."""
 
@@ -400,7 +392,7 @@ def conjuncts(mask: MaskFunction | None) -> Iterator[MaskFunction]:
         yield mask
 
 
-@_value
+@dataclass(frozen=True)
 class Or(Mask):
     """Keys that either mask allows."""
 
@@ -411,7 +403,7 @@ class Or(Mask):
         return allows(self.left, queries, keys) | allows(self.right, queries, keys)
 
 
-@_value
+@dataclass(frozen=True)
 class Not(Mask):
     """Keys that the mask does not allow."""
 

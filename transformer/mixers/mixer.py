@@ -133,6 +133,10 @@ class Mixer(Variant):
     def check(self, model: "ModelConfig") -> None:
         """Raise `ConfigError` where it does not fit the model, as one layer sees it."""
 
+    def alone(self) -> "Mixer":
+        """What it is in a layer that takes over nothing from earlier ones."""
+        return self
+
     def span(self, model: "ModelConfig") -> int | None:
         """Number of latest tokens whose slots a causal model needs; None: all, 1: none but the token's own."""
         return None

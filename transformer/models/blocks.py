@@ -1,7 +1,7 @@
 """Layouts of a block: its sublayers, and which of them share a residual connection."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from flax import nnx
@@ -52,6 +52,10 @@ class BlockLayout(Variant):
     own_norms: ClassVar[bool] = False
     """Whether each sublayer of a connection has its own norm of the input."""
 
+    def alone(self) -> "BlockLayout":
+        """The layout of a block that takes over nothing from earlier layers (`Mixer.alone`)."""
+        return self
+
     def of(self, model: "ModelConfig") -> tuple[tuple[ResolvedSublayer, ...], ...]:
         """The connections of a model, without sublayers that it does not have.
 
@@ -98,6 +102,9 @@ class SideBySide(BlockLayout):
     name = "side_by_side"
     mixer: Mixer = Mamba2()
     """The other one."""
+
+    def alone(self):
+        return replace(self, mixer=self.mixer.alone())
 
     @property
     def connections(self):  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -1,7 +1,6 @@
 """Tokens in, logits of tokens out: decoder-only, masked or prefix language models."""
 
 import copy
-import dataclasses
 import functools
 from typing import Any
 
@@ -16,9 +15,7 @@ from transformer.embeddings.embedding import EmbeddingLayer, HeadLayer, ValueEmb
 from transformer.functional.cache import Cache, Reader
 from transformer.functional.masks import Mask, Tokens
 from transformer.functional.segment_memory import SegmentMemory, empty_segment_memory
-from transformer.mixers.attention.attention import Attention
 from transformer.mixers.mixer import Context, Shared
-from transformer.models.blocks import SideBySide
 from transformer.models.config import ModelConfig
 from transformer.models.decoder import Decoder
 from transformer.models.transformer import Block
@@ -201,14 +198,9 @@ class LanguageModel(Decoder):
 def _alone(config: ModelConfig) -> ModelConfig:
     """The config of a block that follows the stack and takes over nothing from its layers."""
     last = copy.copy(config.layer_config(config.num_layers - 1))
-    object.__setattr__(last, "mixer", _unshared(last.mixer))
-    if isinstance(last.block, SideBySide):
-        object.__setattr__(last, "block", dataclasses.replace(last.block, mixer=_unshared(last.block.mixer)))
+    object.__setattr__(last, "mixer", last.mixer and last.mixer.alone())
+    object.__setattr__(last, "block", last.block.alone())
     return last
-
-
-def _unshared(mixer: Any) -> Any:
-    return dataclasses.replace(mixer, sharing=None) if isinstance(mixer, Attention) else mixer
 
 
 def _tokens(length: int, positions_BL: jax.Array | None, *of_rows: jax.Array | None) -> Tokens:

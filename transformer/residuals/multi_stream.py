@@ -70,10 +70,7 @@ class UNet(PreNorm):
 
     name = "u_net"
     streams: ClassVar[int] = 2
-
-    @property
-    def counts_layers(self) -> bool:
-        return True
+    counts_layers = True
 
     def start(self, x_BLD, num_layers):
         return x_BLD, jnp.zeros((max(num_layers // 2, 1), *x_BLD.shape), x_BLD.dtype)
@@ -104,10 +101,7 @@ class Backout(PreNorm):
     initial: float = 0.5
     """Initial value of λ, which is trained."""
     streams: ClassVar[int] = 2
-
-    @property
-    def counts_layers(self) -> bool:
-        return True
+    counts_layers = True
 
     def shared_parameters(self):
         return {"factor": Parameter((), Constant(self.initial))}

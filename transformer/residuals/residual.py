@@ -69,17 +69,14 @@ class Residual(Variant):
     """Number of vectors per token in the stream."""
     begins_silent: ClassVar[bool] = False
     """Whether the initial factor on every branch is 0."""
+    counts_layers: ClassVar[bool] = False
+    """Whether what a block does depends on how many there are, so that the first ones alone are another model."""
 
     def __init_subclass__(cls, **more: Any):
         super().__init_subclass__(**more)
         norms = vars(cls).get("norms", ())
         if isinstance(norms, str | list | set) or (isinstance(norms, tuple) and not set(norms) <= set(PLACES)):
             raise ConfigError(f"{cls.__name__}.norms: {norms!r} is not a tuple of some of {', '.join(PLACES)}")
-
-    @property
-    def counts_layers(self) -> bool:
-        """Whether what a block does depends on how many there are, so that the first ones alone are another model."""
-        return False
 
     @property
     def plain(self) -> bool:
@@ -309,7 +306,7 @@ class DeepNorm(SingleStream):
     norms = ("output",)
 
     @property
-    def counts_layers(self) -> bool:
+    def counts_layers(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.alpha is None
 
     def recipe(self, d_model):

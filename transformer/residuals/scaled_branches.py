@@ -39,11 +39,8 @@ class ReZero(SingleStream):
     embedding_gain = of_field("placement", "embedding_gain")
     inner_gain = of_field("placement", "inner_gain")
     output_gain = of_field("placement", "output_gain")
+    counts_layers = of_field("placement", "counts_layers")
     a = of_field("placement", "a")
-
-    @property
-    def counts_layers(self) -> bool:
-        return self.placement.counts_layers
 
     def of_encoder(self, encoder_layers, decoder_layers):
         return dataclasses.replace(self, placement=self.placement.of_encoder(encoder_layers, decoder_layers))

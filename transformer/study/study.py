@@ -34,7 +34,7 @@ from transformer.training.loop import check_initial
 from transformer.training.trackers import Tracker, check_trackers
 
 CHANGES_NO_VERDICT = ("name", "question", "minutes", "noise_floor")
-"""Fields of a study."""
+"""Fields of a study that change none of its verdicts."""
 CONFIRMATION, FRESH = "_fresh", 1_000
 """Ending of the name of a confirmation, and least distance of its seeds from those of its study."""
 

@@ -88,6 +88,9 @@ class Attention(Mixer):
             parts=tuple(filter(acts_in_cross_attention, self.parts)),
         )
 
+    def alone(self):
+        return dataclasses.replace(self, sharing=None)
+
     @property
     def sees_all(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.sparsity is None or self.sparsity.everywhere
