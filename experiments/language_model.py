@@ -32,8 +32,8 @@ from transformer.runs.config import RunConfig
 from transformer.runs.data import TextConfig
 from transformer.runs.large_presets import LARGE_PRESETS
 from transformer.runs.presets import PRESETS
+from transformer.training.asked import WARM
 from transformer.training.outcome import Outcome
-from transformer.training.trained import WARM
 
 PROMPT_TOKENS = 8
 

@@ -19,8 +19,8 @@ from transformer.core.changes import replace
 from transformer.core.errors import ConfigError
 from transformer.inference.strategies import Strategy
 from transformer.inference.text import Beyond
+from transformer.training.asked import WARM
 from transformer.training.stored import load_run
-from transformer.training.trained import WARM
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -278,7 +278,7 @@ def test_a_question_gets_an_answer(config, tmp_path, monkeypatch):
     assert len(run.generate("7 3 5 =", strategy=never).split()) == 10
     assert len(run.generate("7 3 5 =", strategy=never, num_tokens=2).split()) == 6
     made = mock.Mock(return_value=np.int32([END]))
-    monkeypatch.setattr("transformer.training.trained.continuation", made)
+    monkeypatch.setattr("transformer.training.asked.continuation", made)
     assert run.generate("7 3 5 =") == "7 3 5 ="
     assert made.call_args.kwargs["stop"] == END
 

@@ -8,11 +8,11 @@ import numpy as np
 from transformer.data.dataset import Dataset
 from transformer.data.tokenizers import Tokenizer
 from transformer.objectives.objective import Sums
-from transformer.training.trained import TrainedRun
+from transformer.training.asked import AskedRun
 
 
 @dataclass(frozen=True, repr=False)
-class Outcome(TrainedRun):
+class Outcome(AskedRun):
     """The results of all replicas; arrays have a leading axis R."""
 
     data: Dataset

@@ -18,14 +18,14 @@ from transformer.runs.config import Replica
 from transformer.runs.mesh import ONE_DEVICE, MeshConfig
 from transformer.runs.tokenizers import FromFile
 from transformer.training import checkpoint
+from transformer.training.asked import AskedRun
 from transformer.training.metrics import read_metrics
 from transformer.training.program import make_program
-from transformer.training.trained import TrainedRun
 from transformer.training.workdir import read_identity
 
 
 @dataclass(frozen=True, repr=False)
-class StoredRun(TrainedRun):
+class StoredRun(AskedRun):
     """A run from `load_run`; what was measured is of the last evaluation up to `step`, NaN where there was none."""
 
     step: int
