@@ -5,28 +5,16 @@ from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
-from einops import rearrange
 from flax import nnx
 
 from transformer.core.errors import ConfigError
-from transformer.functional.cache import (
-    Cache,
-    Inputs,
-    Memory,
-    append,
-    append_tokens,
-    empty_tokens,
-    next_tokens,
-    slots_of,
-)
+from transformer.functional.cache import Cache, Memory, append_tokens, empty_tokens, next_tokens, slots_of
 from transformer.functional.masks import Mask, Tokens
 from transformer.functional.segment_memory import SegmentMemory
 from transformer.mixers.mixer import Context, Shared, Source, Writing
 from transformer.models.config import ModelConfig
+from transformer.models.rereading import empty_inputs, read_again
 from transformer.models.transformer import NOTHING, Transformer
-
-EMBEDDED = "embedded"
-"""The memory of a model that reads its embedded tokens again."""
 
 
 class Decoder(Transformer):
@@ -74,12 +62,11 @@ class Decoder(Transformer):
         self.check_length(capacity)
         slots = min(capacity, (self.span or capacity) + ahead)
         whole = config.downsampling is None
-        layers: tuple[dict[str, Memory], ...] = (
-            {EMBEDDED: Inputs(jnp.zeros((batch_size, slots, config.d_model), dtype))},
-        )
         if whole:
             views = [config.layer_config(layer) for layer in range(config.num_layers)]
             layers = tuple(_remembered(view, batch_size, slots, dtype, ahead) for view in views)
+        else:
+            layers = empty_inputs(batch_size, slots, config.d_model, dtype)
         return Cache(
             layers,
             empty_tokens(batch_size, slots),
@@ -119,7 +106,7 @@ class Decoder(Transformer):
             write = functools.partial(Writing, new_slots=new_slots, crowded=crowded)
             x_BLD, layers = self._next_states(x_BLD, cache, context, write, blocks)
         else:
-            x_BLD, layers = self._read_again(x_BLD, cache, tokens, slots, new_slots)
+            x_BLD, layers = read_again(self, x_BLD, cache, tokens, slots, new_slots)
         next_position_B = jnp.where(valid_BL, tokens.positions + 1, cache.next_position_B[:, None]).max(1)
         written = None if cache.written is None else cache.written + x_BLD.shape[1]
         if not ring:
@@ -145,32 +132,6 @@ class Decoder(Transformer):
             shared = aux.shared
             layers.append(aux.memory)
         return self.states_of(stream, context.tokens.valid), tuple(layers)
-
-    def _read_again(
-        self, x_BLD: jax.Array, cache: Cache, tokens: Tokens, slots: Tokens, new_slots: jax.Array
-    ) -> tuple[jax.Array, tuple[dict[str, Memory]]]:
-        """(states of the new tokens, embedded tokens with the new ones); all tokens are read again from the first."""
-        inputs = cache.layers[0][EMBEDDED]
-        assert isinstance(inputs, Inputs)
-        embedded_BSD, _ = append(inputs.inputs_BSX, x_BLD, new_slots, axis=1, crowded=False)
-        # A token lies in the slot of its position, but for those of beams.
-        texts, valid = (embedded_BSD, slots.valid) if slots.beams is None else self._texts_of_beams(embedded_BSD, slots)
-        states, _ = self.transform(texts, Tokens.first(texts.shape[1], valid=valid))
-        index = jnp.minimum(tokens.positions, texts.shape[1] - 1).reshape(len(texts), -1, 1)
-        return jnp.take_along_axis(states, index, 1).reshape(x_BLD.shape), ({EMBEDDED: Inputs(embedded_BSD)},)
-
-    def _texts_of_beams(self, embedded_BSD: jax.Array, slots: Tokens) -> tuple[jax.Array, jax.Array]:
-        """Each beam's own text, (B · W, L, D), and which of its places hold a token."""
-        assert slots.beams is not None
-        assert slots.valid is not None
-        position = self.config.position
-        anywhere = position is None or position.extrapolates
-        longest = slots.length if anywhere else min(slots.length, self.max_length)
-        own_BWS = slots.beams & slots.valid[:, None]
-        order_BWL = jnp.argsort(jnp.where(own_BWS, slots.positions[:, None], slots.length), -1)[..., :longest]
-        texts_BWLD = jnp.take_along_axis(embedded_BSD[:, None], order_BWL[..., None], 2)
-        valid_BWL = jnp.arange(longest) < own_BWS.sum(-1, keepdims=True)
-        return rearrange(texts_BWLD, "b w l d -> (b w) l d"), rearrange(valid_BWL, "b w l -> (b w) l")
 
 
 def _remembered(view: ModelConfig, batch_size: int, slots: int, dtype, ahead: int) -> dict[str, Memory]:
