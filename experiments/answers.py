@@ -103,7 +103,7 @@ def answers(claims: Mapping[str, Claim], evidence: Path) -> list[Answer]:
     """All claims with an archive of their study as it is, by family and name."""
     archives, ordered = Archives(evidence), sorted(claims.values(), key=lambda claim: (claim.family, claim.name))
     found = [each for claim in ordered if (each := _answer(claim, archives))]
-    return [replace(each, fresh=_answer(each.confirmation, archives)) for each in found]
+    return [each if each.report.failed else replace(each, fresh=_answer(each.confirmation, archives)) for each in found]
 
 
 def _answer(claim: Claim, archives: Archives) -> Answer | None:

@@ -84,7 +84,7 @@ def kept_in(workdir: Path) -> tuple[Path, Path]:
 
 
 def confirmations(wanted: Mapping[str, Claim], archives: Path, latest: bool) -> dict[str, Claim]:
-    """The claims that have an answer, asked of fresh seeds; those first of which something opposite was found.
+    """The claims all of whose arms are computed, asked of fresh seeds; those first that have an opposite verdict.
 
     Args:
       wanted: claims by name.
@@ -93,7 +93,8 @@ def confirmations(wanted: Mapping[str, Claim], archives: Path, latest: bool) -> 
     """
     found = answers(wanted, archives)
     found = [effect.latest for effect in effects(found)] if latest else found
-    asked = [each.confirmation for each in sorted(found, key=lambda each: "opposite" not in each.findings.values())]
+    whole = [each for each in found if not each.report.failed]
+    asked = [each.confirmation for each in sorted(whole, key=lambda each: "opposite" not in each.findings.values())]
     return {claim.name: claim for claim in asked}
 
 

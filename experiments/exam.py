@@ -39,7 +39,7 @@ from transformer.core.files import write_durably
 from transformer.study.analyse import read_study
 from transformer.study.archive import Archives
 from transformer.study.engines import LOCAL, Engine
-from transformer.study.report import Report
+from transformer.study.report import ArmReport, Report
 from transformer.study.statistics import ALPHA
 from transformer.study.study import Study
 from transformer.study.study_queue import StudyQueue
@@ -136,8 +136,8 @@ def write(reports: Mapping[str, Report], folder: Path) -> None:
 
 def scores(reports: Mapping[str, Report]) -> tuple[list[str], np.ndarray]:
     """Names of models, the best on average first, and their means (models, skills); NaN for what is missing, which
-    counts as 0 in the order."""
-    found = [{arm.name: arm.primary.value for arm in report.arms} for report in reports.values()]
+    counts as 0 in the order, as a failed run does in a mean."""
+    found = [{arm.name: _mean(arm) for arm in report.arms} for report in reports.values()]
     names = list(dict.fromkeys(name for each in found for name in each))
     values = np.array([[each.get(name) for each in found] for name in names], float)
     order = np.argsort(-np.nan_to_num(values).mean(1), kind="stable")
@@ -249,10 +249,16 @@ def _told_from(reports: Mapping[str, Report]) -> float:
     return min(needed)
 
 
-def _cell(arm) -> str:
-    if arm is None or arm.primary.value is None:
+def _mean(arm: ArmReport) -> float:
+    """Of all runs; one that failed counts as 0."""
+    return (arm.primary.value or 0.0) * (1 - arm.failed / arm.seeds)
+
+
+def _cell(arm: ArmReport | None) -> str:
+    if arm is None:
         return "–"
-    said = f"{arm.primary.value:.2f} ± {min(arm.primary.interval.half, 1):.2f}"
+    failed = f", {arm.failed} failed" * bool(arm.failed)
+    said = f"{_mean(arm):.2f} ± {min(arm.primary.interval.half, 1):.2f}{failed}"
     return {"better": f"**{said}**", "worse": f"*{said}*"}.get(arm.verdict, said)
 
 

@@ -1,5 +1,6 @@
 """The exam: its skills can be asked of its models, and its table says what was found."""
 
+import re
 import statistics
 
 import numpy as np
@@ -121,6 +122,15 @@ def test_the_table_says_what_was_found(tmp_path):
     assert "mean over 8 seeds" in text
     assert "better than softmax" in text
     assert "all of as many parameters as softmax" in text
+
+
+def test_a_failed_run_counts_as_nothing_right(tmp_path):
+    """So that a model is not better for what it has left."""
+    losses, exact = np.array([1.0, np.inf, np.inf, np.inf]), {"softmax": np.full(4, 0.5), "much": np.full(4, 0.9)}
+    report = made.report(tmp_path, {"softmax": np.ones(4), "much": losses}, exact=exact, metric="exact_match")
+    rows = [line for line in exam.table({"a": report}).splitlines() if line.startswith(("| much", "| softmax"))]
+    assert [row.split(" | ")[0] for row in rows] == ["| softmax", "| much"]
+    assert re.search(r"\| 0\.2[23] ± \d\.\d\d, 3 failed", rows[1])
 
 
 def test_the_table_does_not_call_models_equal_that_are_not(tmp_path):

@@ -340,6 +340,19 @@ def test_an_arm_with_a_damaged_run_has_failed_and_the_others_are_compared(tmp_pa
         read_study(tmp_path)
 
 
+def test_arms_may_have_other_batches_than_the_baseline(tmp_path):
+    """As one that is trained on longer texts; a run with others than those of its own arm is damaged."""
+    record = made.record(tmp_path, {"base": BASE, "arm": BASE - 0.1})
+    for file in record.arms["arm"].files[0]:
+        run = read_sealed(tmp_path / "runs" / file)
+        shorter = {name: run[name][:3] for name in ("loss", "labels", "correct", "exact", "sequences")}
+        write_sealed(tmp_path / "runs" / file, {**run, **shorter})
+    report = analyse(tmp_path, record)
+    assert report.contrasts["arm"].difference == pytest.approx(-0.1)
+    write_sealed(tmp_path / "runs" / file, run)
+    assert analyse(tmp_path, record).failed["arm"].startswith(f"arm: its runs have [3, {made.BATCHES}] batches")
+
+
 LOSSES = np.linspace(2.0, 2.1, 6)
 
 

@@ -356,6 +356,34 @@ def test_a_killed_worker_changes_nothing(base, corpus, tmp_path, monkeypatch):
     assert numbers(report) == numbers(study.run(tmp_path / "local", data=corpus))
 
 
+STUDY = """
+import sys
+
+import transformer as T
+from transformer.study.engines import DaskEngine
+
+if __name__ == "__main__":
+    model = T.ModelConfig(num_layers=1, d_model=8, max_length=8, mixer=T.Attention(num_heads=1))
+    base = T.RunConfig(model=model, batch_size=2, steps=10**6, steps_per_dispatch=2000)
+    T.Study("x", base, {"base": {}, "arm": {"model.norm": T.RMSNorm()}}, seeds=2).run(sys.argv[1], engine=DaskEngine(1))
+"""
+
+
+@pytest.mark.release
+def test_ctrl_c_in_a_terminal_saves_the_step_reached(tmp_path):
+    """It reaches all processes of the terminal's group at once."""
+    (tmp_path / "script.py").write_text(STUDY)
+    command = [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "x")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        while not any(path.stat().st_size > 1000 for path in tmp_path.glob("x/cells/*/metrics.jsonl")):
+            assert process.poll() is None
+            time.sleep(0.1)
+        os.killpg(process.pid, signal.SIGINT)
+        assert "Interrupted" in process.communicate(timeout=60)[1]
+    (log,) = (path.read_text() for path in tmp_path.glob("x/cells/*/log.txt"))
+    assert re.search(r"step [1-9]\d* is saved", log)
+
+
 CHILD = "import os, sys, time; from transformer.training.signals import die_with; die_with(int(sys.argv[1]))"
 PARENT = f"""
 import os, subprocess, sys, time

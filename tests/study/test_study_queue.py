@@ -8,7 +8,7 @@ import pytest
 from transformer.core.errors import ConfigError
 from transformer.study.analyse import read_study
 from transformer.study.probes import LongerText
-from transformer.study.record import read_record
+from transformer.study.record import STUDY, read_record
 from transformer.study.study import Study
 from transformer.study.study_queue import StudyQueue
 from transformer.training.signals import Interrupted
@@ -144,6 +144,15 @@ def test_a_study_that_asks_something_else_has_not_looked(queue):
         assert (queue.looked("same"), queue.looked("open")) == (1, 0), change
     queue.studies = {**queue.studies, "open": dataclasses.replace(study, question="Which?", noise_floor=True)}
     assert queue.looked("open") == 1
+
+
+def test_a_damaged_record_is_written_again(queue):
+    queue.looks = 1
+    queue.run()
+    (queue.folder / "open" / STUDY).write_text("{}")
+    assert (queue.looked("open"), queue.urgency("open")) == (0, float("inf"))
+    queue.run()
+    assert (queue.looked("open"), queue.failed) == (1, {})
 
 
 def test_what_fails_does_not_stop_the_others(queue, base):

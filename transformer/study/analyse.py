@@ -180,14 +180,13 @@ def report_of(record: Record, read: Callable[[str], Run]) -> Report:
 
 def _undamaged(record: Record, read: Callable[[str], Run]) -> tuple[Record, dict[str, list[list[Run]]]]:
     """The record without arms that have a damaged run, and the runs of the others by arm."""
-    found, failed, batches = {}, {}, None
+    found, failed = {}, {}
     for name, arm in {**record.arms, **({NOISE: record.noise} if record.noise else {})}.items():
         try:
             runs = read_runs(arm, read)
             lengths = {len(run.loss) for row in runs for run in row}
-            batches = batches or lengths
-            if lengths != batches:
-                raise Damaged(f"{name}: its runs have {lengths} batches, others have {batches}")
+            if len(lengths) != 1:
+                raise Damaged(f"{name}: its runs have {sorted(lengths)} batches")
             found[name] = runs
         except Damaged as error:
             failed[name] = f"{error}; the command of the study with --resume computes it again"

@@ -62,9 +62,9 @@ class _Runs:
 def pack(workdir: Path, path: Path) -> None:
     """Write the study of a folder to a file, and its runs to files beside it.
 
-    Runs that are there already stay, and keep what probes of other studies found.
-    The same studies are the same files byte for byte. Sums of losses are kept to six digits; of training
-    losses, of which no verdict is made, some are kept, rounded.
+    Runs that are there already are replaced, and keep what probes of other studies found. The same studies are the same
+    files byte for byte. Sums of losses are kept to six digits; of training losses, of which no verdict is made, some
+    are kept, rounded.
 
     Raises:
       ConfigError: the folder holds no study.

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from transformer.core.errors import ConfigError
+from transformer.core.files import Damaged
 from transformer.study.analyse import read_study
 from transformer.study.archive import SUFFIX, pack, unpack
 from transformer.study.engines import LOCAL, Engine
@@ -87,16 +88,21 @@ class StudyQueue:
             pack(workdir, self.archives / f"{name}{SUFFIX}")
 
     def looked(self, name: str) -> int:
-        """How often a study has looked at its results; not at all where it asks something else by now."""
+        """How often a study has looked at its results; not at all where it asks something else by now, or its record
+        is damaged, which a look writes again."""
         if not (self.folder / name / STUDY).exists():
             return 0
-        study, record = self.studies[name], read_record(self.folder / name)
+        try:
+            study, record = self.studies[name], read_record(self.folder / name)
+        except Damaged:
+            return 0
         if not study.asked_in(record):
             return 0
         return sum(look <= max(len(arm.seeds) for arm in record.arms.values()) for look in study.looks)
 
     def urgency(self, name: str) -> float:
-        """How much a study is in want of seeds: infinite before its first, 0 where nothing is open.
+        """How much a study is in want of seeds: infinite before its first and where runs are damaged, 0 where nothing
+        is open.
 
         Between these it is the width of its widest open interval, in units of the margin.
         """
@@ -105,7 +111,10 @@ class StudyQueue:
             return float("inf")
         if looked >= min(len(study.looks), self.looks or len(study.looks)):
             return 0.0
-        report = read_study(self.folder / name)
+        try:
+            report = read_study(self.folder / name)
+        except Damaged:
+            return float("inf")
         intervals = [report.contrasts[question].interval for question in self._unresolved(name)(report)]
         return max(((high - low) / study.margin for low, high in intervals), default=0.0)
 

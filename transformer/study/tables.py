@@ -1,5 +1,6 @@
 """The tables of a report, as text: verdicts, what a mean hides, other metrics, and the cost."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,7 +30,8 @@ COLUMNS = {
 def tables(report: "Report") -> list[tuple[str, list[str], list[list[str]]]]:
     """Titles, columns and rows: the verdicts, what a mean hides, other metrics, and the cost."""
     arms = [*report.arms, *([report.noise] if report.noise else [])]
-    others = [name for name in list(report.arms[0].metrics)[1:] if any(arm.metrics[name].value for arm in report.arms)]
+    names = list(report.arms[0].metrics)[1:]
+    others = [name for name in names if _says(name, [arm.metrics[name].value for arm in report.arms])]
     beside = [[arm.name, *(_beside(arm.metrics[name]) for name in others)] for arm in arms]
     cost = [[a.name, f"{a.parameters:,}", f"{a.flops / 1e6:.2f}", f"{a.seconds:.0f}"] for a in arms]
     spread = ["arm", "fails [95 %]", "deviation", "worst seed", "split error", "learning rate", "at all rates"]
@@ -39,6 +41,11 @@ def tables(report: "Report") -> list[tuple[str, list[str], list[list[str]]]]:
         ("other metrics [difference]", ["arm", *others], beside),
         ("cost", ["arm", "parameters", "MFLOP/sequence", "wall seconds"], cost),
     ]
+
+
+def _says(name: str, found: Sequence[float | None]) -> bool:
+    """Whether a metric is defined; that nothing is right says nothing, where it is no question of a task."""
+    return any(found) if name in ("accuracy", "exact_match") else any(value is not None for value in found)
 
 
 def verdicts(report: "Report") -> tuple[str, list[str], list[list[str]]]:

@@ -41,13 +41,14 @@ def compute(folder: str, modules: Sequence[str], where: tuple[str, str], places:
     """
     from distributed import get_worker
 
-    place = places.get(str(get_worker().name), Place())
+    place, said = places.get(str(get_worker().name), Place()), Path(folder) / "error.txt"
     with _one_at_a_time, (Path(folder) / "log.txt").open("a") as log:
         directory, script = where
         if place.cores and hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, place.cores)  # for this thread and the process it starts
         paths = (script, os.environ.get("PYTHONPATH"))
         command = [sys.executable, "-m", "transformer.study.worker", folder]
+        said.unlink(missing_ok=True)  # of an earlier attempt
         process = subprocess.Popen(
             [*command, *(f"--allow={name}" for name in modules), "--parent", str(os.getpid())],
             cwd=directory,
@@ -55,6 +56,7 @@ def compute(folder: str, modules: Sequence[str], where: tuple[str, str], places:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
+            start_new_session=True,  # a Ctrl-C is for the study, which asks this process once
         )
         _running[folder] = process
         try:
@@ -63,9 +65,14 @@ def compute(folder: str, modules: Sequence[str], where: tuple[str, str], places:
             del _running[folder]
     if code == 0:
         return None
-    if code == 1:
-        return (Path(folder) / "error.txt").read_text().partition("\n")[0]
+    if code == 1 and said.exists():
+        return said.read_text().partition("\n")[0]
     raise Died(f"the process ended with {code}, see {folder}/log.txt")
+
+
+def ignore_interrupts() -> None:
+    """Let a Ctrl-C pass, in the process of a worker."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def stop(folders: Sequence[str]) -> None:
