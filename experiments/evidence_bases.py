@@ -29,7 +29,7 @@ By what the bases gain between the two, the margin of .02 is worth {worth} more 
 - Of sixteen seeds of the plain base two end at 2.36 and 2.37 at its best rate, .004, where the others have 2.15 to
   2.25. Both are among the last eight, so some of its intervals are wider with sixteen seeds than with eight.
 - The words and expectations of claims are no part of the plans, which are hashed; the history of their files has them,
-  and a recipe says where they were others at first. The plans of fresh seeds contain them, except the first eight of
+  and a recipe says where they were others at first. The plans of fresh seeds contain them, except the first six of
   these.
 - One that is counted as *opposite* says less than that: a cost of `parallel_block` in small models is what the
   paper's own trend from 62B to 8B says.

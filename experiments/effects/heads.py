@@ -21,6 +21,7 @@ LONGER = longer(
     CLAIM,
     found=(
         "Four heads gain with time: in the plain base .032, where nothing was told early, and .072 for .031 in the "
-        "modern one (.063 with fresh seeds)."
+        "modern one (.063 with fresh seeds). The single head takes .001 there, the lowest tried, so some of the .072 "
+        "may be its rate."
     ),
 )

@@ -37,6 +37,9 @@ CLAIM = Claim(
     ),
     found=(
         "With fresh seeds ALiBi is ahead of no positions in all eight pairs, by .06; the paper's order is one of many "
-        "tasks, and this is copying alone."
+        "tasks, and this is copying alone. By the share of copies that are right in every symbol it is the other way "
+        "round: .34 without positions, .50 with learned ones, .52 with rotary ones and .46 with ALiBi (fresh: .35, "
+        ".50, .53 and .48), of a test half of which is no longer than in training. Accuracy by symbol says that "
+        "without positions longer copies go wrong later, not that they are right."
     ),
 )

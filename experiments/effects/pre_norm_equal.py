@@ -14,8 +14,8 @@ CLAIM = Claim(
     ),
     expected={"plain": "not worse", "modern": "not worse"},
     recipe=(
-        "A tenth of the steps is warm-up. Sixteen seeds at once, because none of the first eight of the plain base is "
-        "one of its bad runs."
+        "A tenth of the steps is warm-up. What is added to the stream begins half as large in both arms. Sixteen seeds "
+        "at once, because none of the first eight of the plain base is one of its bad runs."
     ),
     study=on_bases("pre_norm_equal", {"model.residual": PostNorm()}, seeds=16),
     found=(

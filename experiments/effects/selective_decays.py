@@ -81,7 +81,7 @@ CLAIM = Claim(
     ),
     found=(
         "GLA gains .18, and nothing if a short convolution stands before the recurrence, as one does in Mamba2, which "
-        "gains nothing either: fresh seeds exclude a gain of .02 for both. The convolution by itself is worth .29 to "
+        "gains nothing either: fresh seeds exclude a gain of .02 for both. The convolution by itself is worth .30 to "
         "GLA with fixed decays. This would fit if at this size decays that depend on the input were another way to see "
         "the tokens just before, which was not tested; where a new recurrence comes with both, its results do not say "
         "which of them helps. The question with a convolution was added when the other two were answered."

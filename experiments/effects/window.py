@@ -17,4 +17,6 @@ CLAIM = Claim(
     recipe="A window of 8 characters of 32 in the first of two layers; Gemma 2 has 4,096 of 8,192 tokens.",
     study=on_bases("window", {"model.pattern": (Alternate("mixer.sparsity", (SlidingWindow(8), None)),)}),
 )
-LONGER = longer(CLAIM, found="It is ahead, by .039 and .032: what is near is most of what 32 characters tell.")
+LONGER = longer(
+    CLAIM, found="It is ahead, by .039 and .032, likely because what is near is most of what 32 characters tell."
+)
