@@ -69,7 +69,9 @@ disk is full, 75 interrupted and saved, 76 another process was lost."""
 def main() -> None:
     """Do what the first word says with the words after it."""
     words = sys.argv[1:]
-    if words[:1] == ["--import"] and len(words) > 1:
+    if words == ["--import"]:
+        fail("--import: it needs a module or a file.py, and a command behind it")
+    if words[:1] == ["--import"]:
         import_own(words[1])
         words = words[2:]
     word, *words = words or ["--help"]

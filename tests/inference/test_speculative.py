@@ -263,3 +263,12 @@ def test_what_is_no_prompt(prompt, message):
     params, apply = language_model(7)
     with pytest.raises(ConfigError, match=rf"^speculate: .*prompt .*{message}"):
         speculate(apply, params, apply, params, prompt, num_tokens=2)
+
+
+def test_numbers_of_64_bits():
+    """A carry of the loop keeps its type."""
+    model, draft = language_model(7), language_model(8)
+    expected, _ = run(speculate, model, draft)
+    with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
+        found, _ = run(speculate, model, draft)
+    np.testing.assert_array_equal(found.tokens_BT, expected.tokens_BT)

@@ -22,7 +22,7 @@ from transformer.runs.muon import Muon
 from transformer.runs.optimizer import OptimizerConfig, ParameterGroup
 from transformer.runs.rules import Adafactor, UpdateRule
 from transformer.training.optimizer import Numbers, make_optimizer, stack_numbers, trained_part
-from transformer.training.step import create_train_state, make_gradient, make_train_step
+from transformer.training.step import create_train_state, make_gradient, make_train_step, with_average
 
 
 def build(config):
@@ -53,9 +53,30 @@ def test_what_is_given_in_place_of_something_else(config):
     for pieces in (0, -1, 2.0):
         with pytest.raises(ConfigError, match=rf"^make_train_step: accumulation {pieces} is not a positive whole"):
             make_train_step(apply, NextToken(), optimizer, accumulation=pieces)
+    for name, wrong in (("skip_limit", -3), ("skip_limit", None), ("skip_above", -1.0), ("skip_above", np.nan)):
+        with pytest.raises(ConfigError, match=f"^make_train_step: {name} {wrong} is not "):
+            make_train_step(apply, NextToken(), optimizer, **{name: wrong})
+    with pytest.raises(ConfigError, match=r"^with_average: first -5 is not a whole number from 0 on$"):
+        with_average(make_train_step(apply, NextToken(), optimizer), -5)
     none: Any = None
     with pytest.raises(ConfigError, match=r"^create_train_state: GradientTransformation is needed, and NoneType"):
         create_train_state({}, none, Numbers(0.1, 0.0, 0), jax.random.key(0))
+
+
+@pytest.mark.parametrize(
+    "rule", [optax.contrib.prodigy(), optax.contrib.momo(0.1), optax.polyak_sgd()], ids=["0", "1", "2"]
+)
+def test_rules_of_optax_that_hold_parameters_or_ask_for_the_loss(config, corpus, rule):
+    """A state is donated, so that no array may be there twice."""
+    apply, state = start(config, rule)
+    step = jax.jit(make_train_step(apply, NextToken(), rule), donate_argnums=0)
+    batches, losses = corpus.train_batches(config, 0), []
+    with jax.numpy_dtype_promotion("standard"):  # which optax's own rules need
+        for i in range(3):
+            state, metrics = step(state, batches[i])
+            losses.append(float(metrics["loss"]))
+    assert np.isfinite(losses).all()
+    assert int(state.diverged_at) == -1
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import jax
 from jax.extend import core
 
 from transformer.core.arrays import compiled_for
-from transformer.core.checks import check_kind
+from transformer.core.checks import check_kind, is_count
 from transformer.core.errors import ConfigError
 from transformer.data.dataset import Batch, Dataset
 from transformer.models.build import pure_model
@@ -44,7 +44,12 @@ def train_flops(config: ModelConfig, batch_size: int = 1) -> float:
     They are counted as those of `forward_flops`, with the predictions of further tokens and the memory of an earlier
     segment, which a model has in training alone. Products that do not depend on the batch, such as those of low-rank
     matrices, are made once.
+
+    Raises:
+      ConfigError: `batch_size` is not positive.
     """
+    if not is_count(batch_size) or batch_size < 1:
+        raise ConfigError(f"train_flops: batch_size {batch_size} is not a positive number")
     params, apply = pure_model(config)
     inputs: list[Any] = [
         jax.ShapeDtypeStruct((batch_size, *one.shape[1:]), one.dtype) for one in config.example_inputs()
@@ -124,7 +129,7 @@ def cache_bytes(config: ModelConfig, length: int | None = None) -> int:
     if not config.causal or config.kind not in ("tokens", "pairs"):
         raise ConfigError(f"cache_bytes: a model that decodes is needed, and a {type(config).__name__} is given")
     length = config.max_length if length is None else length
-    if length < 1:
+    if not is_count(length) or length < 1:
         raise ConfigError(f"cache_bytes: length {length} is not a positive number")
     params, apply = pure_model(config)
     *source, _ = config.example_inputs()

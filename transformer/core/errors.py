@@ -50,7 +50,8 @@ def nearest(word: str, known: Iterable[str]) -> str:
     known = sorted(known)
     meant = similar(word, known)
     if meant is None:
-        return f"; known: {', '.join(known)}" if known else ""
+        shown = [repr(name) if "," in name else name for name in known]
+        return f"; known: {', '.join(shown)}" if known else ""
     return f"; did you mean {meant!r}?"
 
 

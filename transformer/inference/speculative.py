@@ -216,7 +216,7 @@ class Speculation(NamedTuple):
             for distributions in (distributions_BAV, guesses.distributions_BAV)
         )
         kept_BG = offered_BG & (jax.random.uniform(key, p_BG.shape) * q_BG < p_BG)
-        accepted_B = jnp.cumprod(kept_BG.astype(jnp.int32), 1).sum(1)
+        accepted_B = jnp.cumprod(kept_BG.astype(jnp.int32), 1).sum(1, dtype=jnp.int32)
         return accepted_B, accepted_B < offered_BG.sum(1)
 
     def append(
@@ -230,7 +230,7 @@ class Speculation(NamedTuple):
         inside_BA &= ~lax.cummax(ended_BA.astype(jnp.int32), 1).astype(jnp.bool)
         places_BA = jnp.where(inside_BA, state.lengths_B[:, None] + place_A, T)
         chosen_BA = label_log_probabilities(logits_BAV, new_BA)
-        lengths_B = state.lengths_B + inside_BA.sum(1)
+        lengths_B = state.lengths_B + inside_BA.sum(1, dtype=jnp.int32)
         return state._replace(
             tokens_BT=state.tokens_BT.at[rows_B1, places_BA].set(new_BA, mode="drop"),
             log_probability_B=state.log_probability_B + jnp.where(inside_BA, chosen_BA, 0.0).sum(1),

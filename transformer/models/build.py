@@ -74,6 +74,7 @@ def pure_model(config: ModelConfig) -> tuple[Params, Apply]:
     `apply` is the same object for equal configs whose own variants have the same code, so that what is compiled for it
     is compiled once.
     """
+    check_kind(config, ModelConfig, "pure_model")
     return _pure_model(config, code_of(config))
 
 

@@ -79,7 +79,7 @@ def create_train_state(
 
     Args:
       params: the initial parameters.
-      optimizer: any optax transformation, such as that of `make_optimizer`.
+      optimizer: an optax transformation, such as that of `make_optimizer`.
       numbers: the replica's own, `Numbers(learning_rate, weight_decay, warmup_steps)`.
       key: typed key from which the randomness of each step is folded.
       averaged: whether to keep a mean of the parameters (`with_average`).
@@ -94,7 +94,8 @@ def create_train_state(
     # Each leaf has an array of its own: one that is there twice cannot be donated.
     step, diverged_at, skipped = jnp.int32(0), jnp.int32(-1), jnp.int32(0)
     numbers = jax.tree.map(lambda number: jnp.asarray(number, jnp.float32), numbers)
-    return TrainState(step, params, optimizer.init(params), key, numbers, diverged_at, skipped, average, earlier)
+    opt_state = jax.tree.map(jnp.copy, optimizer.init(params))  # which may hold the parameters themselves
+    return TrainState(step, params, opt_state, key, numbers, diverged_at, skipped, average, earlier)
 
 
 def make_train_step(
@@ -121,7 +122,8 @@ def make_train_step(
     Args:
       apply: the pure model.
       objective: the sums over a batch that are minimized.
-      optimizer: any optax transformation; its `update` may take `numbers`.
+      optimizer: an optax transformation; its `update` may take `numbers`, and `value`, the loss. Of rules that evaluate
+        the loss themselves, such as `optax.lbfgs`, a loop has to be one's own.
       accumulation: number of pieces in which a batch is computed, one after another.
       skip_limit: number of consecutive updates that may be skipped.
       skip_above: norm of the gradient above which an update is skipped too; None: any finite one is applied.
@@ -137,6 +139,10 @@ def make_train_step(
     check_kind(optimizer, optax.GradientTransformation, "make_train_step")
     if not is_count(accumulation) or accumulation < 1:
         raise ConfigError(f"make_train_step: accumulation {accumulation} is not a positive whole number")
+    if not is_count(skip_limit) or skip_limit < 0:
+        raise ConfigError(f"make_train_step: skip_limit {skip_limit} is not a whole number from 0 on")
+    if skip_above is not None and not skip_above > 0:
+        raise ConfigError(f"make_train_step: skip_above {skip_above} is not positive; None applies any finite update")
     optimizer = optax.with_extra_args_support(optimizer)
     gradient = make_gradient(apply, objective, accumulation, sum_once)
 
@@ -148,7 +154,8 @@ def make_train_step(
         loss, grads = sums.loss / weight, jax.tree.map(lambda g: g / weight, grads)
         grads = grads if trained is None else trained(grads)
         grad_norm = optax.tree.norm(grads)
-        updates, opt_state = optimizer.update(grads, state.opt_state, state.params, numbers=state.numbers)
+        own = {"numbers": state.numbers, "value": loss}
+        updates, opt_state = optimizer.update(grads, state.opt_state, state.params, **own)
         good = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
         good = good if skip_above is None else good & (grad_norm <= skip_above)
         update = optax.apply_updates(state.params, updates), opt_state, earlier
@@ -193,9 +200,10 @@ def with_average(step: Step, first: int, decay: float | None = None) -> Step:
       decay: share that the mean keeps at every later step; None: all parameters count alike.
 
     Raises:
-      ConfigError: the decay is no share, or the state has no mean.
+      ConfigError: `first` is no step, the decay is no share, or the state has no mean.
     """
-
+    if not is_count(first) or first < 0:
+        raise ConfigError(f"with_average: first {first} is not a whole number from 0 on")
     if decay is not None and not 0 < decay < 1:
         raise ConfigError(f"with_average: decay {decay} is not in (0, 1)")
 
