@@ -257,8 +257,9 @@ def _mean(arm: ArmReport) -> float:
 def _cell(arm: ArmReport | None) -> str:
     if arm is None:
         return "–"
-    failed = f", {arm.failed} failed" * bool(arm.failed)
-    said = f"{_mean(arm):.2f} ± {min(arm.primary.interval.half, 1):.2f}{failed}"
+    # The interval would be that of the runs that are left.
+    spread = f", {arm.failed} failed" if arm.failed else f" ± {min(arm.primary.interval.half, 1):.2f}"
+    said = f"{_mean(arm):.2f}{spread}"
     return {"better": f"**{said}**", "worse": f"*{said}*"}.get(arm.verdict, said)
 
 

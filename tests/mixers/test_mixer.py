@@ -139,7 +139,9 @@ class Hidden(T.Position):
 
 def test_a_bias_shows_its_arrays():
     subject = Subject(small(position=Hidden()))
-    with pytest.raises(T.ConfigError, match=r"^model\.position: the bias of hidden hides its arrays from jax; make it"):
+    with pytest.raises(
+        T.ConfigError, match=r"^model\.position: the bias of hidden is no pytree; make it a dataclass that"
+    ):
         subject.apply(subject.params, tokens_of(2))
 
 

@@ -116,6 +116,14 @@ def test_contrasts_replace_the_comparisons_with_the_baseline(tmp_path):
     assert {row[4] for row in found[4:]} <= {"unresolved", "equivalent", "worse"}
 
 
+def test_an_arm_of_weight_0_has_no_part(tmp_path):
+    """Not even by its failures, or where it was not computed."""
+    arms = {"base": BASE, "a": BASE + 0.1, "b": np.full(len(BASE), np.inf)}
+    (asked, other) = ({"base": -1.0, "a": 1.0, "b": 0.0, "c": 0.0}, {"base": -1.0, "a": 1.0})
+    report = made.report(tmp_path, arms, contrasts={"with": asked, "without": other})
+    assert report.contrasts["with"] == report.contrasts["without"]
+
+
 def test_the_error_of_the_held_out_part_stands_beside_that_of_the_seeds(tmp_path):
     record = made.record(tmp_path, {"base": BASE, "arm": BASE})
     offsets = np.array([3.0, -1.0, 2.0, 0.0, -2.0, 1.0, -3.0, 0.0])
@@ -342,15 +350,16 @@ def test_an_arm_with_a_damaged_run_has_failed_and_the_others_are_compared(tmp_pa
 
 def test_arms_may_have_other_batches_than_the_baseline(tmp_path):
     """As one that is trained on longer texts; a run with others than those of its own arm is damaged."""
-    record = made.record(tmp_path, {"base": BASE, "arm": BASE - 0.1})
-    for file in record.arms["arm"].files[0]:
+    record = made.record(tmp_path, {"base": BASE, "arm": np.stack([BASE - 0.1, BASE])}, halves=True)
+    for file in (name for row in record.arms["arm"].files for name in row):
         run = read_sealed(tmp_path / "runs" / file)
-        shorter = {name: run[name][:3] for name in ("loss", "labels", "correct", "exact", "sequences")}
+        shorter = {name: run[name][:1] for name in ("loss", "labels", "correct", "exact", "sequences")}
         write_sealed(tmp_path / "runs" / file, {**run, **shorter})
     report = analyse(tmp_path, record)
     assert report.contrasts["arm"].difference == pytest.approx(-0.1)
+    assert not report.record.halves
     write_sealed(tmp_path / "runs" / file, run)
-    assert analyse(tmp_path, record).failed["arm"].startswith(f"arm: its runs have [3, {made.BATCHES}] batches")
+    assert analyse(tmp_path, record).failed["arm"].startswith(f"arm: its runs have [1, {made.BATCHES}] batches")
 
 
 LOSSES = np.linspace(2.0, 2.1, 6)

@@ -54,9 +54,9 @@ POLAR_EXPRESS = (
 class PolarExpress(Orthogonalization):
     """Nearly the polynomial with the smallest error at each iteration, for singular values in [0.001, 1].
 
-    Amsel et al. 2025, algorithm 1, whose numbers spare small singular values: against rounding the first seven
-    iterations are of X / 1.01, and the first of these once more so; those after the eighth are like it. Singular values
-    converge to 1.
+    Amsel et al. 2025, algorithm 1, whose numbers are kind to small singular values. Against rounding the first seven
+    iterations are of X / 1.01, the very first of X / 1.01², as the authors divide by 1.01 times the norm; those after
+    the eighth are like it. Singular values converge to 1.
     """
 
     name = "polar_express"

@@ -141,7 +141,7 @@ def report_of(record: Record, read: Callable[[str], Run]) -> Report:
       Damaged: a run of the baseline is not what was written.
     """
     record, found = _undamaged(record, read)
-    if min(len(run.loss) for row in found[record.baseline] for run in row) < BATCHES_TO_HALVE:
+    if min(len(run.loss) for rows in found.values() for row in rows for run in row) < BATCHES_TO_HALVE:
         record = dataclasses.replace(record, halves=False)
     arms = {name: _Runs(arm, record, found[name]) for name, arm in record.arms.items()}
     noise = None if record.noise is None else _Runs(record.noise, record, found[NOISE])

@@ -5,6 +5,7 @@ import functools
 import glob
 import logging
 import os
+import signal
 import ssl
 import sys
 import tempfile
@@ -19,7 +20,7 @@ from transformer.core.errors import ConfigError, one_line, text_of
 from transformer.core.values import Variant
 from transformer.study import handover
 from transformer.study.cell import Cell
-from transformer.study.task import Place, compute, ignore_interrupts, stop
+from transformer.study.task import Place, compute, stop
 from transformer.study.view import View
 from transformer.training.environment import cores
 from transformer.training.signals import Interrupted, StopRequest
@@ -152,8 +153,14 @@ def _local_cluster(count: int) -> Iterator[Any]:
             )
         )
         client = stack.enter_context(distributed.Client(cluster))
-        # A Ctrl-C in a terminal reaches workers too: the study alone answers it.
-        client.run(ignore_interrupts)
+
+        class Uninterrupted(distributed.WorkerPlugin):
+            """Lets a Ctrl-C in a terminal, which reaches workers too, pass by: the study alone answers it."""
+
+            def setup(self, worker):
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+        client.register_plugin(Uninterrupted())
         stack.callback(log.setLevel, logging.ERROR)  # workers that end slowly are not worth a message
         yield client
 

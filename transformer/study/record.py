@@ -102,9 +102,10 @@ class Record:
 
     @property
     def questions(self) -> dict[str, dict[str, float]]:
-        """Weights of arms for every question whose arms are all computed."""
+        """Weights of arms, those that are not 0, for every question whose arms are all computed."""
         asked = self.contrasts or against(self.baseline, self.arms)
-        return {name: weights for name, weights in asked.items() if weights.keys() <= self.arms.keys()}
+        parts = {name: {arm: weight for arm, weight in weights.items() if weight} for name, weights in asked.items()}
+        return {name: weights for name, weights in parts.items() if weights.keys() <= self.arms.keys()}
 
     def write(self, workdir: Path) -> None:
         """Write study.json."""

@@ -109,8 +109,7 @@ def compare(
     Raises:
       ValueError: scores are not vectors of one length, a cost is nan, or the margin is not positive.
     """
-    # Of a pair the arm first, then what it is compared with; of an arm with weight 0 nothing.
-    parts = sorted((part for part in parts if part[0]), key=lambda part: -part[0])
+    parts = sorted(parts, key=lambda part: -part[0])  # of a pair the arm first, then what it is compared with
     lengths = {array.shape for _, scores in parts for array in scores}
     if len(lengths) != 1 or len(next(iter(lengths))) != 1:
         raise ValueError(f"compare: scores {sorted(lengths)} are not vectors of one length")

@@ -101,8 +101,8 @@ class StudyQueue:
         return sum(look <= max(len(arm.seeds) for arm in record.arms.values()) for look in study.looks)
 
     def urgency(self, name: str) -> float:
-        """How much a study is in want of seeds: infinite before its first and where runs are damaged, 0 where nothing
-        is open.
+        """How much a study is in want of seeds: infinite before its first, 0 where nothing is open or no look is left;
+        infinite also where runs are damaged, which a look computes again.
 
         Between these it is the width of its widest open interval, in units of the margin.
         """

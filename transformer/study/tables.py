@@ -44,7 +44,7 @@ def tables(report: "Report") -> list[tuple[str, list[str], list[list[str]]]]:
 
 
 def _says(name: str, found: Sequence[float | None]) -> bool:
-    """Whether a metric is defined; that nothing is right says nothing, where it is no question of a task."""
+    """Whether a metric is defined; shares of right answers that are all 0 are left out, as of data without any."""
     return any(found) if name in ("accuracy", "exact_match") else any(value is not None for value in found)
 
 

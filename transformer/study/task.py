@@ -24,7 +24,7 @@ class Place:
 
 
 class Died(RuntimeError):
-    """The process of a cell was killed; another attempt continues from its checkpoint."""
+    """The process of a cell was killed, or ended without a word; another attempt continues from its checkpoint."""
 
 
 def compute(folder: str, modules: Sequence[str], where: tuple[str, str], places: Mapping[str, Place]) -> str | None:
@@ -37,7 +37,7 @@ def compute(folder: str, modules: Sequence[str], where: tuple[str, str], places:
       places: what each worker owns, by its name; a worker that is missing was given its devices at its start.
 
     Raises:
-      Died: a signal ended the process.
+      Died: a signal ended the process, or it did not say why it ended.
     """
     from distributed import get_worker
 
@@ -68,11 +68,6 @@ def compute(folder: str, modules: Sequence[str], where: tuple[str, str], places:
     if code == 1 and said.exists():
         return said.read_text().partition("\n")[0]
     raise Died(f"the process ended with {code}, see {folder}/log.txt")
-
-
-def ignore_interrupts() -> None:
-    """Let a Ctrl-C pass, in the process of a worker."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def stop(folders: Sequence[str]) -> None:

@@ -122,8 +122,9 @@ def make_train_step(
     Args:
       apply: the pure model.
       objective: the sums over a batch that are minimized.
-      optimizer: an optax transformation; its `update` may take `numbers`, and `value`, the loss. Of rules that evaluate
-        the loss themselves, such as `optax.lbfgs`, a loop has to be one's own.
+      optimizer: an optax transformation. Where its `update` takes keywords, they are `numbers` and `value`, the loss,
+        so that one of them alone is followed by `**others`. Rules that evaluate the loss themselves, such as
+        `optax.lbfgs`, need a step of their own.
       accumulation: number of pieces in which a batch is computed, one after another.
       skip_limit: number of consecutive updates that may be skipped.
       skip_above: norm of the gradient above which an update is skipped too; None: any finite one is applied.
@@ -133,6 +134,9 @@ def make_train_step(
       rounded_to: dtype of a copy of the kernels of which the gradient is taken, so that devices that hold parts of
         them gather and sum in it; None: the parameters themselves. They, and the sum over pieces, stay in float32.
       trained: maps gradients to those of what is trained, such as `trained_part(…)`; None: all of it is.
+
+    Raises:
+      ConfigError: something else is given in place of one of these, or a number is out of its range.
     """
     check_apply(apply, "make_train_step")
     check_kind(objective, Objective, "make_train_step")

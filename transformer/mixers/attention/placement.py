@@ -91,7 +91,7 @@ class Placed(NamedTuple):
             bias = position.bias(q_BLHK, causal, self.params)
             if any(map(callable, jax.tree.leaves(bias))):
                 raise ConfigError(
-                    f"model.position: the bias of {position} hides its arrays from jax; make it a dataclass that "
+                    f"model.position: the bias of {position} is no pytree; make it a dataclass that "
                     "jax.tree_util.register_dataclass knows"
                 )
             bias = bias if context.remap is None else Remapped(bias, context.remap)
