@@ -134,14 +134,14 @@ class Hidden(T.Position):
     relative = True
 
     def bias(self, q_BLHK, causal, params):
-        return lambda queries, keys: -jnp.abs(queries.positions[:, :, None] - keys.positions[:, None])[:, None]
+        return lambda queries, keys: -queries.distance_from(keys)[:, None].astype(jnp.float32)
 
 
-def test_a_bias_shows_its_arrays():
+def test_a_bias_that_is_computed_in_blocks_shows_its_arrays():
     subject = Subject(small(position=Hidden()))
-    with pytest.raises(
-        T.ConfigError, match=r"^model\.position: the bias of hidden is no pytree; make it a dataclass that"
-    ):
+    assert jnp.isfinite(subject.apply(subject.params, tokens_of(2))).all()
+    subject = Subject(small(**{"position": Hidden(), "mixer.backend": T.Chunked(4)}))
+    with pytest.raises(T.ConfigError, match=r"^chunked attention: its bias is no pytree; make it a dataclass that"):
         subject.apply(subject.params, tokens_of(2))
 
 

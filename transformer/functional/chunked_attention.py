@@ -15,6 +15,7 @@ from einops import rearrange
 from jax import lax
 from jax.tree_util import Partial
 
+from transformer.core.errors import ConfigError
 from transformer.functional.attention import (
     NEVER,
     Attended,
@@ -52,6 +53,9 @@ class Modifiers(NamedTuple):
         """Those of attention with queries of a size, from its arguments."""
         if not isinstance(weigh, Softmax | None):
             raise ValueError(f"chunked attention: its weights are a softmax, not those of {weigh}; use attention")
+        if any(map(callable, jax.tree.leaves(bias))):
+            known = "jax.tree_util.register_dataclass"
+            raise ConfigError(f"chunked attention: its bias is no pytree; make it a dataclass that {known} knows")
         scale = 1 / math.sqrt(size) if scale is None else scale
         score = score if score is None or isinstance(score, Partial) else Partial(score)
         return cls(bias, jnp.asarray(scale, jnp.float32), None if weigh is None else weigh.sink_H, score)

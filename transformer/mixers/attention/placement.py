@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 from einops import rearrange
 
-from transformer.core.errors import ConfigError
 from transformer.core.parameters import OwnParams
 from transformer.functional.attention import ScoreFunction
 from transformer.functional.biases import Bias, Remapped, Scaled
@@ -89,11 +88,6 @@ class Placed(NamedTuple):
             seen = replace(seen, keys_XKS=bare)
         elif "bias" in acts:
             bias = position.bias(q_BLHK, causal, self.params)
-            if any(map(callable, jax.tree.leaves(bias))):
-                raise ConfigError(
-                    f"model.position: the bias of {position} is no pytree; make it a dataclass that "
-                    "jax.tree_util.register_dataclass knows"
-                )
             bias = bias if context.remap is None else Remapped(bias, context.remap)
         if bias is not None and scale_bias:
             bias = Scaled(bias, factor())
