@@ -249,17 +249,19 @@ def _told_from(reports: Mapping[str, Report]) -> float:
     return min(needed)
 
 
-def _mean(arm: ArmReport) -> float:
-    """Of all runs; one that failed counts as 0."""
+def _mean(arm: ArmReport) -> float | None:
+    """Of all runs, of which one that failed counts as 0; None where the metric is not defined."""
+    if arm.primary.value is None and not arm.failed:
+        return None
     return (arm.primary.value or 0.0) * (1 - arm.failed / arm.seeds)
 
 
 def _cell(arm: ArmReport | None) -> str:
-    if arm is None:
+    if arm is None or (mean := _mean(arm)) is None:
         return "–"
     # The interval would be that of the runs that are left.
     spread = f", {arm.failed} failed" if arm.failed else f" ± {min(arm.primary.interval.half, 1):.2f}"
-    said = f"{_mean(arm):.2f}{spread}"
+    said = f"{mean:.2f}{spread}"
     return {"better": f"**{said}**", "worse": f"*{said}*"}.get(arm.verdict, said)
 
 

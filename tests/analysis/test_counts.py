@@ -165,8 +165,14 @@ def test_what_is_counted_is_there():
         ConfigError, match=r"^cache_bytes: a model that decodes is needed, and a VisionConfig is given$"
     ):
         cache_bytes(image)
-    with pytest.raises(ConfigError, match=r"^cache_bytes: length 0 is not a positive number$"):
-        cache_bytes(small(), 0)
+    for length in (0, 5.5):
+        with pytest.raises(ConfigError, match=rf"^cache_bytes: length {length} is not a positive number$"):
+            cache_bytes(small(), length)
+    for size in (0, -1):
+        with pytest.raises(ConfigError, match=rf"^train_flops: batch_size {size} is not a positive number$"):
+            train_flops(small(), size)
+    with pytest.raises(ConfigError, match=r"^pure_model: ModelConfig is needed, and dict is given"):
+        pure_model({})
     for per_token in (forward_flops_per_token, train_flops_per_token):
         with pytest.raises(ConfigError, match=r"^\w+: a language model is needed, and a VisionConfig is given$"):
             per_token(image)

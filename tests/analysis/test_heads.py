@@ -58,7 +58,7 @@ def test_axes_in_front_stay():
 def test_errors():
     with pytest.raises(ValueError, match="a pattern of 1 queries and 8 keys"):
         previous_token_scores(looking_back(1)[:, :, -1:])
-    for period in (8, 9):
+    for period in (-2, 0, 8, 9):
         with pytest.raises(ValueError, match=f"8 tokens do not repeat after {period}"):
             induction_scores(looking_back(1), period)
     with pytest.raises(ValueError, match="20 different tokens of 19"):

@@ -112,6 +112,7 @@ def test_the_list_of_studies_says_what_they_ask(monkeypatch, capsys):
     ("words", "line"),
     [
         (["trian"], "error: unknown command 'trian'; did you mean 'train'?"),
+        (["--import"], "error: --import: it needs a module or a file.py, and a command behind it"),
         (["study", "norm_positon"], "error: unknown study 'norm_positon'; did you mean 'norm_position'?"),
     ],
 )

@@ -15,6 +15,7 @@ import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import chex
 import dask.config
@@ -382,6 +383,15 @@ def test_ctrl_c_in_a_terminal_saves_the_step_reached(tmp_path):
         assert "Interrupted" in process.communicate(timeout=60)[1]
     (log,) = (path.read_text() for path in tmp_path.glob("x/cells/*/log.txt"))
     assert re.search(r"step [1-9]\d* is saved", log)
+
+
+def test_a_process_that_ends_without_a_word_has_died(tmp_path, monkeypatch):
+    """What an earlier attempt said is not its error."""
+    (tmp_path / "error.txt").write_text("of an earlier attempt")
+    monkeypatch.setattr(distributed, "get_worker", lambda: SimpleNamespace(name="0"))
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: SimpleNamespace(wait=lambda: 1))
+    with pytest.raises(task.Died, match=r"^the process ended with 1, see .*/log\.txt$"):
+        task.compute(str(tmp_path), [], (str(tmp_path), str(tmp_path)), {})
 
 
 CHILD = "import os, sys, time; from transformer.training.signals import die_with; die_with(int(sys.argv[1]))"

@@ -36,7 +36,8 @@ def induction_scores(pattern_BHLS: jax.Array, period: int) -> jax.Array:
     (Olsson et al. 2022, appendix: prefix matching on repeated random tokens, `repeated_tokens`.) It is that of the
     heads that copy by one look back: where a circuit takes more hops, it is low though the model copies.
     """
-    if not 0 < period < (length := pattern_BHLS.shape[-2]):
+    length = pattern_BHLS.shape[-2]
+    if not 0 < period < length:
         raise ValueError(f"{length} tokens do not repeat after {period}")
     # The last token of the first occurrence has none before it.
     return _diagonal(pattern_BHLS, 1 - period)[..., 1:].mean((-3, -1))

@@ -11,17 +11,17 @@ from transformer.models.transformer import Transformer
 EMBEDDED = "embedded"
 """The name of the memory, which is the only one."""
 
-Layers = tuple[dict[str, Memory], ...]
+Memories = tuple[dict[str, Memory], ...]
 
 
-def empty_inputs(batch_size: int, slots: int, d_model: int, dtype) -> Layers:
+def empty_inputs(batch_size: int, slots: int, d_model: int, dtype) -> Memories:
     """The memory without tokens."""
     return ({EMBEDDED: Inputs(jnp.zeros((batch_size, slots, d_model), dtype))},)
 
 
 def read_again(
     model: Transformer, x_BLD: jax.Array, cache: Cache, tokens: Tokens, slots: Tokens, new_slots: jax.Array
-) -> tuple[jax.Array, Layers]:
+) -> tuple[jax.Array, Memories]:
     """(states (B, L, D) of the new embedded tokens, the memory with them); all are read from the first on."""
     inputs = cache.layers[0][EMBEDDED]
     assert isinstance(inputs, Inputs)
