@@ -117,3 +117,17 @@ def test_padding_among_two_tokens(valid):
     expected, kept = one_after_the_other(x, kernel, before, tokens)
     np.testing.assert_allclose(found[0, valid], expected[0, valid], rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(latest, kept, rtol=1e-6)
+
+
+def test_a_product_with_the_hessian_under_vmap():
+    """Of several directions at once, as of each."""
+    kernel = jnp.asarray(np.random.default_rng(0).normal(size=(3, D)), jnp.float32)
+
+    def product(direction):
+        def loss(kernel):
+            return jnp.square(convolve_next(X, kernel, jnp.zeros((2, 2, D)), Tokens.first(LENGTH))[0]).sum()
+
+        return jax.jvp(jax.grad(loss), (kernel,), (direction,))[1]
+
+    directions = jnp.stack([kernel, 2 * kernel[::-1]])
+    np.testing.assert_allclose(jax.vmap(product)(directions), [product(one) for one in directions], rtol=1e-5)

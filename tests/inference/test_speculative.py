@@ -269,6 +269,6 @@ def test_numbers_of_64_bits():
     """A carry of the loop keeps its type."""
     model, draft = language_model(7), language_model(8)
     expected, _ = run(speculate, model, draft)
-    with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
+    with jax.enable_x64(True):
         found, _ = run(speculate, model, draft)
     np.testing.assert_array_equal(found.tokens_BT, expected.tokens_BT)

@@ -82,7 +82,7 @@ def logit_attribution(
         part, before = found[place] - before, found[place]
         for sublayer in (one for one in places[place] if f"{one}.z" in shapes):
             num_heads = shapes[f"{sublayer}.z"].shape[2]
-            choices = jnp.concatenate([jnp.zeros((1, num_heads)), jnp.eye(num_heads)])
+            choices = jnp.concatenate([jnp.zeros((1, num_heads), jnp.float32), jnp.eye(num_heads, dtype=jnp.float32)])
             silent, *alone = jax.vmap(lambda chosen, p=place, s=sublayer: with_heads(p, s, chosen))(choices)
             added |= {f"{sublayer}.head_{head}": own - silent for head, own in enumerate(alone)}
             part = part - sum(own - silent for own in alone)

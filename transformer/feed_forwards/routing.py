@@ -56,8 +56,8 @@ def expert_choice(logits_BLE: jax.Array, share: float, valid_BL: jax.Array | Non
     capacities = [min(n, math.ceil(share * n / E - 1e-9)) for n in range(L + 1)]
     likeliest_BEX, places_BEX = lax.top_k(jnp.where(valid_BL[:, None], probabilities_BEL, -1.0), capacities[L])
     allowed_B = jnp.asarray(capacities, jnp.int32)[valid_BL.sum(1)]
-    taken_BEX = jnp.arange(capacities[L]) < allowed_B[:, None, None]
-    tokens_EBX = jnp.swapaxes(places_BEX + jnp.arange(B)[:, None, None] * L, 0, 1)
+    taken_BEX = jnp.arange(capacities[L], dtype=jnp.int32) < allowed_B[:, None, None]
+    tokens_EBX = jnp.swapaxes(places_BEX + jnp.arange(B, dtype=jnp.int32)[:, None, None] * L, 0, 1)
     weights_EBX = jnp.swapaxes(jnp.where(taken_BEX, likeliest_BEX, 0.0), 0, 1)
     # Always B · most; computed from an array because `ragged_dot` under vmap needs batched group sizes.
     sizes_E = (places_BEX >= 0).sum((0, 2), dtype=jnp.int32)
@@ -66,7 +66,7 @@ def expert_choice(logits_BLE: jax.Array, share: float, valid_BL: jax.Array | Non
 
 def shares(experts_BLX: jax.Array, num_experts: int, valid_BL: jax.Array | None) -> jax.Array:
     """The share of each expert in all choices of the real tokens, (E,)."""
-    return _mean(jax.nn.one_hot(experts_BLX, num_experts).sum(-2) / experts_BLX.shape[-1], valid_BL)
+    return _mean(jax.nn.one_hot(experts_BLX, num_experts, dtype=jnp.float32).sum(-2) / experts_BLX.shape[-1], valid_BL)
 
 
 def imbalance(probabilities_BLE: jax.Array, shares_E: jax.Array, valid_BL: jax.Array | None) -> jax.Array:

@@ -218,10 +218,10 @@ def forward(q, k, v, modifiers: Modifiers, sides: Sides, sizes: Sizes):
 
 def _nothing_read(rows: tuple[int, ...], value_size: int, sink: jax.Array | None) -> _Softmax:
     """Before the first key. A sink counts as a score whose value is 0."""
-    mixed = jnp.zeros((*rows, value_size))
+    mixed = jnp.zeros((*rows, value_size), jnp.float32)
     if sink is None:
-        return _Softmax(jnp.full(rows, NEVER), jnp.zeros(rows), mixed)
-    return _Softmax(jnp.broadcast_to(sink, rows), jnp.ones(rows), mixed)
+        return _Softmax(jnp.full_like(mixed[..., 0], NEVER), jnp.zeros_like(mixed[..., 0]), mixed)
+    return _Softmax(jnp.broadcast_to(sink, rows), jnp.ones_like(mixed[..., 0]), mixed)
 
 
 def _updated(softmax: _Softmax, scores: jax.Array, v_block: jax.Array) -> _Softmax:
@@ -260,11 +260,11 @@ def backward(sizes: Sizes, residuals, dout):
             return lax.cond(block.allowed.any(), update, lambda gradients: gradients, gradients)
 
         dq, dmodifiers = summed
-        start = (dq, jnp.zeros(k_block.shape), jnp.zeros(v_block.shape), dmodifiers)
+        start = (dq, jnp.zeros_like(k_block, jnp.float32), jnp.zeros_like(v_block, jnp.float32), dmodifiers)
         dq, dk, dv, dmodifiers = lax.fori_loop(0, q.shape[3] // sizes.query_block, query_block, start)
         return (dq, dmodifiers), (dk, dv)
 
-    start = (jnp.zeros(q.shape), jax.tree.map(jnp.zeros_like, modifiers))
+    start = (jnp.zeros_like(q, jnp.float32), jax.tree.map(jnp.zeros_like, modifiers))
     (dq, dmodifiers), (dk, dv) = lax.scan(key_block, start, jnp.arange(k.shape[2] // sizes.key_block))
     dk, dv = (rearrange(x, "n b g s k -> b g (n s) k") for x in (dk, dv))
     if modifiers.sink_H is not None:

@@ -76,8 +76,7 @@ def _alike(segments_BL: jax.Array, width: int) -> jax.Array:
     return jnp.stack([known[:, width - 1 - i : width - 1 - i + L] == segments_BL for i in range(width)])[..., None]
 
 
-@jax.custom_vjp
-def _weighted(seen_BSX: jax.Array, kernel_WX: jax.Array, there: jax.Array | None) -> jax.Array:
+def _sum_of_rows(seen_BSX: jax.Array, kernel_WX: jax.Array, there: jax.Array | None) -> jax.Array:
     """Σᵢ kernelᵢ ⊙ (the row i before), for the rows from W - 1 on, (B, L, X)."""
     first, *earlier = _rows(seen_BSX, len(kernel_WX), there)
     return sum((kernel_WX[i] * row for i, row in enumerate(earlier, 1)), kernel_WX[0] * first)
@@ -90,7 +89,7 @@ def _rows(seen_BSX: jax.Array, width: int, there: jax.Array | None) -> list[jax.
 
 
 def _weighted_forward(seen_BSX, kernel_WX, there):
-    return _weighted(seen_BSX, kernel_WX, there), (seen_BSX, kernel_WX, there)
+    return _sum_of_rows(seen_BSX, kernel_WX, there), (seen_BSX, kernel_WX, there)
 
 
 def _weighted_backward(residuals, dy_BLX):
@@ -105,6 +104,7 @@ def _weighted_backward(residuals, dy_BLX):
     return d_seen, d_kernel.astype(kernel_WX.dtype), None
 
 
+_weighted = jax.custom_vjp(_sum_of_rows)
 _weighted.defvjp(_weighted_forward, _weighted_backward)
 
 

@@ -57,7 +57,7 @@ def recurrent_attention(
     scale = 1 / math.sqrt(q_BLHK.shape[-1]) if scale is None else scale
     q, k, v = (x.astype(jnp.float32) for x in (q_BLHK, k_BLGK, v_BLGK))
     # An additional value of 1 sums the weights. Tokens that fill up the last block have values of 0.
-    v = jnp.concatenate([v, jnp.ones((*v.shape[:-1], 1))], -1)
+    v = jnp.concatenate([v, jnp.ones((*v.shape[:-1], 1), v.dtype)], -1)
     q_BGRLK, k_BGLK, v_BGLK = split_groups(q, G), *(rearrange(x, "b l g k -> b g l k") for x in (k, v))
 
     def weights(queries: Tokens, keys: Tokens) -> jax.Array:
@@ -77,7 +77,7 @@ def recurrent_attention(
     # What is carried on is of the last real token, wherever the padding behind it has its place.
     padded = any(isinstance(one, Padding) for one in conjuncts(mask))
     placed = tokens.as_before() if padded else tokens
-    sums = jnp.zeros((*q_BGRLK.shape[:3], q.shape[-1], v.shape[-1]))
+    sums = jnp.zeros((*q_BGRLK.shape[:3], q.shape[-1], v.shape[-1]), jnp.float32)
     blocks = (
         tuple(_cut(x, block, axis=-2) for x in (q_BGRLK, k_BGLK, v_BGLK)),
         *(_cut_tokens(each, block) for each in (tokens, placed)),

@@ -104,8 +104,8 @@ def _round(q, k, v, modifiers: Modifiers, sides: Sides, sizes: Sizes):
         return (read(have, *there), _passed_on(there)), None
 
     sink, rows = modifiers.sink(k.shape[1]), q.shape[:-1]
-    seen = jnp.full(rows, NEVER) if sink is None else jnp.broadcast_to(sink, rows)
-    start = _Read(jnp.zeros((*rows, v.shape[-1])), seen)  # a sink is a key whose value is 0
+    seen = jnp.full(rows, NEVER, jnp.float32) if sink is None else jnp.broadcast_to(sink, rows)
+    start = _Read(jnp.zeros((*rows, v.shape[-1]), jnp.float32), seen)  # a sink is a key whose value is 0
     (have, last), _ = lax.scan(step, (start, (k, v, sides.keys)), None, lax.axis_size(CONTEXT) - 1)
     found = read(have, *last)
     out = found.out.astype(v.dtype)
@@ -124,7 +124,7 @@ def _round_back(sizes: Sizes, residuals, dout):
         there = (k, v, keys, dk + dk_new.astype(jnp.float32), dv + dv_new.astype(jnp.float32))
         return (_passed_on(there), dq + dq_new, jax.tree.map(jnp.add, dmodifiers, dmodifiers_new)), None
 
-    zeros = [jnp.zeros(a.shape) for a in (k, v, q)]
+    zeros = [jnp.zeros(a.shape, jnp.float32) for a in (k, v, q)]
     start = ((k, v, sides.keys, *zeros[:2]), zeros[2], jax.tree.map(jnp.zeros_like, plain))
     ((*_, dk, dv), dq, dmodifiers), _ = lax.scan(step, start, None, lax.axis_size(CONTEXT))
     if modifiers.sink_H is not None:

@@ -87,7 +87,7 @@ class Beam(Strategy):
         logits_BV, cache = prompt.read()
         more = max(prompt.num_tokens - 1, 1)  # with a single token the loop never runs, but is traced
         shape = (len(logits_BV), self.size)
-        scores_BW = jnp.where(jnp.arange(self.size) == 0, 0.0, NEVER) * jnp.ones(shape)
+        scores_BW = jnp.where(jnp.arange(self.size) == 0, 0.0, NEVER) * jnp.ones(shape, jnp.float32)
         state = BeamState(
             jnp.int32(0),
             jnp.zeros(shape, jnp.int32),
@@ -96,8 +96,8 @@ class Beam(Strategy):
             scores_BW,  # the other beams are copies of the first and do not count
             scores_BW,
             jnp.zeros((*shape, prompt.num_tokens), jnp.int32),
-            jnp.full(shape, NEVER),
-            jnp.full(shape, NEVER),
+            jnp.full(shape, NEVER, jnp.float32),
+            jnp.full(shape, NEVER, jnp.float32),
             jnp.zeros(shape, jnp.int32),
         )
         return self.choose(state, repeat(logits_BV, "b v -> b w v", w=self.size), prompt)

@@ -134,6 +134,11 @@ class Speculation(NamedTuple):
     ahead: int
     key: jax.Array
 
+    @property
+    def places(self) -> jax.Array:
+        """The places of the latest token and the guesses after it, int32."""
+        return jnp.arange(self.ahead + 1, dtype=jnp.int32)
+
     def run(self) -> tuple[Generated, jax.Array]:
         """(continuations, number of rounds of each, (B,))."""
         (logits_BV, cache), (draft_BV, draft_cache) = self.model.read(self.ahead), self.draft.read(self.ahead)
@@ -141,9 +146,8 @@ class Speculation(NamedTuple):
             raise ConfigError(f"speculate: vocabularies of {logits_BV.shape[1]} and {draft_BV.shape[1]} tokens differ")
         B = len(logits_BV)
         none_B, tokens_BT = jnp.zeros(B, jnp.int32), jnp.zeros((B, self.model.num_tokens), jnp.int32)
-        empty = SpeculativeState(
-            jnp.int32(0), cache, draft_cache, tokens_BT, jnp.zeros(B), none_B, jnp.zeros(B, jnp.bool), none_B
-        )
+        certain_B, finished_B = jnp.zeros(B, jnp.float32), jnp.zeros(B, jnp.bool)
+        empty = SpeculativeState(jnp.int32(0), cache, draft_cache, tokens_BT, certain_B, none_B, finished_B, none_B)
         processed_BV = self.strategy.process(logits_BV, self.model, tokens_BT, jnp.int32(0))
         first_B1 = self.strategy(processed_BV, jax.random.fold_in(self.key, 0))[:, None]
         step = functools.partial(self.step, read=self.model.reader(), draft_read=self.draft.reader())
@@ -156,7 +160,7 @@ class Speculation(NamedTuple):
         draft_key, accept_key, own_key = jax.random.split(jax.random.fold_in(self.key, state.round + 1), 3)
         # The last token that may be chosen is never read.
         missing_B1 = jnp.where(state.finished_B, 0, self.model.num_tokens - state.lengths_B)[:, None]
-        readable_BA = jnp.arange(self.ahead + 1) < missing_B1
+        readable_BA = self.places < missing_B1
         guesses = self.guess(state, readable_BA, draft_read, draft_key)
         logits_BAV, cache = read(guesses.read_BA, state.cache, valid_BL=readable_BA)
         distributions_BAV = self.distributions(logits_BAV, guesses.tokens_BT, state.lengths_B)
@@ -170,7 +174,7 @@ class Speculation(NamedTuple):
         left_BV = jnp.maximum(behind_accepted(distributions_BAV) - surplus_BV, 0.0)
         own_B1 = jax.random.categorical(own_key, jnp.log(left_BV)).astype(jnp.int32)[:, None]
         guessed_BA = jnp.roll(guesses.read_BA, -1, 1)
-        new_BA = jnp.where(jnp.arange(self.ahead + 1) < accepted_B[:, None], guessed_BA, own_B1)
+        new_BA = jnp.where(self.places < accepted_B[:, None], guessed_BA, own_B1)
         count_B = jnp.where(state.finished_B, 0, accepted_B + 1)
         # Of the tokens read in this round, the latest one and the accepted guesses stay.
         next_position_B = state.cache.next_position_B + count_B
@@ -195,7 +199,7 @@ class Speculation(NamedTuple):
 
         latest_B = state.tokens_BT[rows_B, state.lengths_B - 1]
         start = (latest_B, state.tokens_BT, state.draft_cache)
-        (_, tokens_BT, cache), (read_AB, laws_ABV) = lax.scan(one, start, (jnp.arange(self.ahead + 1), readable_BA.T))
+        (_, tokens_BT, cache), (read_AB, laws_ABV) = lax.scan(one, start, (self.places, readable_BA.T))
         return Guesses(cache, read_AB.T, jnp.moveaxis(laws_ABV, 0, 1), tokens_BT)
 
     def distributions(self, logits_BAV: jax.Array, tokens_BT: jax.Array, lengths_B: jax.Array) -> jax.Array:
@@ -204,7 +208,7 @@ class Speculation(NamedTuple):
         def distribution(logits_BV, i):
             return self.strategy.distribution(self.strategy.process(logits_BV, self.model, tokens_BT, lengths_B + i))
 
-        return jax.vmap(distribution, (1, 0), 1)(logits_BAV, jnp.arange(self.ahead + 1))
+        return jax.vmap(distribution, (1, 0), 1)(logits_BAV, self.places)
 
     def accept(
         self, guesses: Guesses, distributions_BAV: jax.Array, readable_BA: jax.Array, key: jax.Array
@@ -215,15 +219,16 @@ class Speculation(NamedTuple):
             jnp.take_along_axis(distributions[:, :-1], guessed_BG, 2)[..., 0]
             for distributions in (distributions_BAV, guesses.distributions_BAV)
         )
-        kept_BG = offered_BG & (jax.random.uniform(key, p_BG.shape) * q_BG < p_BG)
+        kept_BG = offered_BG & (jax.random.uniform(key, p_BG.shape, jnp.float32) * q_BG < p_BG)
         accepted_B = jnp.cumprod(kept_BG.astype(jnp.int32), 1).sum(1, dtype=jnp.int32)
-        return accepted_B, accepted_B < offered_BG.sum(1)
+        return accepted_B, accepted_B < offered_BG.sum(1, dtype=jnp.int32)
 
     def append(
         self, state: SpeculativeState, new_BA: jax.Array, logits_BAV: jax.Array, count_B: jax.Array
     ) -> SpeculativeState:
         """The state with the first `count_B` of the new tokens, up to a stop token."""
-        rows_B1, place_A, T = jnp.arange(len(new_BA))[:, None], jnp.arange(new_BA.shape[1]), self.model.num_tokens
+        rows_B1, T = jnp.arange(len(new_BA))[:, None], self.model.num_tokens
+        place_A = jnp.arange(new_BA.shape[1], dtype=jnp.int32)
         inside_BA = place_A < count_B[:, None]
         ends_BA = jnp.zeros(new_BA.shape, jnp.bool) if self.model.stop is None else new_BA == self.model.stop
         ended_BA = jnp.pad(ends_BA, ((0, 0), (1, 0)))[:, :-1]

@@ -57,7 +57,7 @@ class TokenStrategy(Strategy):
             logits_BV,
             cache,
             jnp.zeros((B, T), jnp.int32),
-            jnp.zeros(B),
+            jnp.zeros(B, jnp.float32),
             jnp.zeros(B, jnp.int32),
             jnp.zeros(B, jnp.bool),
         )
@@ -99,7 +99,7 @@ class Greedy(TokenStrategy):
         return logits_BV.argmax(-1).astype(jnp.int32)
 
     def distribution(self, logits_BV):
-        return jax.nn.one_hot(logits_BV.argmax(-1), logits_BV.shape[-1])
+        return jax.nn.one_hot(logits_BV.argmax(-1), logits_BV.shape[-1], dtype=jnp.float32)
 
 
 GREEDY = Greedy()

@@ -39,7 +39,8 @@ class SequenceLayerNorm(Norm):
 def sequence_layer_norm(x_BLD: jax.Array, valid_BL=None, *, scale_D=None, bias_D=None, eps: float = 1e-5) -> jax.Array:
     """`layer_norm` with one mean and variance over all valid tokens and features of a sequence; `valid_BL` is bool."""
     x32 = x_BLD.astype(jnp.float32)
-    weights = jnp.ones((1, x32.shape[1], 1)) if valid_BL is None else valid_BL[..., None].astype(jnp.float32)
+    real_BL = jnp.ones((1, x32.shape[1]), jnp.bool) if valid_BL is None else valid_BL
+    weights = real_BL[..., None].astype(jnp.float32)
     count = jnp.maximum(weights.sum((1, 2), keepdims=True), 1.0) * x32.shape[2]
     centred = x32 - (x32 * weights).sum((1, 2), keepdims=True) / count
     variance = (centred * centred * weights).sum((1, 2), keepdims=True) / count

@@ -38,7 +38,7 @@ class Reconstruction(Objective):
     def hide(self, batch_size: int, num_patches: int, key: jax.Array | None) -> jax.Array:
         """The numbers of the hidden patches of each image, (B, hidden) int32."""
         choice = jax.random.key(0) if key is None else jax.random.fold_in(key, 1)
-        order_BP = jnp.argsort(jax.random.uniform(choice, (batch_size, num_patches)), -1)
+        order_BP = jnp.argsort(jax.random.uniform(choice, (batch_size, num_patches), jnp.float32), -1)
         return order_BP[:, : max(round(self.rate * num_patches), 1 if self.rate else 0)]
 
     def labels(self, batch):
@@ -63,7 +63,7 @@ class Reconstruction(Objective):
         more = {"hidden_BH": hidden_BH, "key": key, "method": "predict_patches"}
         predicted_BPX, penalty = self.answer(apply, params, images, **more)
         errors_BP = jnp.square(predicted_BPX - targets_BPX).mean(-1) + penalty
-        chosen_BP = jnp.full(errors_BP.shape, 0.0 if hidden_BH.size else 1.0)
+        chosen_BP = jnp.full(errors_BP.shape, 0.0 if hidden_BH.size else 1.0, jnp.float32)
         chosen_BP = chosen_BP.at[jnp.arange(len(images))[:, None], hidden_BH].set(1.0)
         weights_BP = chosen_BP * self.weights(batch)
-        return Sums.of(errors_BP, weights_BP, jnp.zeros(errors_BP.shape))
+        return Sums.of(errors_BP, weights_BP, jnp.zeros_like(errors_BP))

@@ -79,9 +79,10 @@ class PrefixToken(NextToken):
         return jnp.asarray([int(self.share * each + 1e-9) for each in range(length + 1)], jnp.int32)[length_B]
 
     def weights(self, batch):
-        positions_BL = (
-            batch["positions"][:, 1:] if "positions" in batch else jnp.arange(1, self.labels(batch).shape[1] + 1)
-        )
+        if "positions" in batch:
+            positions_BL = batch["positions"][:, 1:]
+        else:
+            positions_BL = 1 + jnp.arange(self.labels(batch).shape[1], dtype=jnp.int32)
         rest_BL = positions_BL >= self._prefix(batch)[:, None]
         return super().weights(batch) * rest_BL.astype(jnp.float32)
 
@@ -140,8 +141,8 @@ class MaskedToken(CrossEntropy):
     def corrupt(self, tokens_BL: jax.Array, vocab_size: int, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         """(tokens the model sees, which of them were chosen), both (B, L)."""
         keys = jax.random.split(key, 3)
-        chosen_BL = jax.random.uniform(keys[0], tokens_BL.shape) < self.rate
-        share_BL = jax.random.uniform(keys[1], tokens_BL.shape)
+        chosen_BL = jax.random.uniform(keys[0], tokens_BL.shape, jnp.float32) < self.rate
+        share_BL = jax.random.uniform(keys[1], tokens_BL.shape, jnp.float32)
         other_BL = jax.random.randint(keys[2], tokens_BL.shape, 0, vocab_size, tokens_BL.dtype)
         replaced_BL = jnp.where(share_BL < self.masked + self.random, other_BL, tokens_BL)
         replaced_BL = jnp.where(share_BL < self.masked, jnp.asarray(self.mask_token, tokens_BL.dtype), replaced_BL)

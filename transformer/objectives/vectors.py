@@ -37,4 +37,4 @@ class Regression(Objective):
         weights_BL = self.weights(batch)
         labels_BLO = jnp.where(weights_BL[..., None] > 0, batch["labels"], 0)
         errors_BL = jnp.square(predicted_BLO - labels_BLO).mean(-1) + penalty
-        return Sums.of(errors_BL, weights_BL, jnp.zeros(errors_BL.shape))
+        return Sums.of(errors_BL, weights_BL, jnp.zeros_like(errors_BL))

@@ -167,9 +167,9 @@ class HyperConnections(Residual):
     def __call__(self, stream, f, norms, params, depth):
         n = self.streams
         x_BLnD = stream.astype(jnp.float32)
-        own = jax.nn.one_hot((depth.layer * depth.connections + depth.connection) % n, n)
+        own = jax.nn.one_hot((depth.layer * depth.connections + depth.connection) % n, n, dtype=jnp.float32)
         # The parameters are added to the initial matrices, which depend on the place.
-        mix = jnp.concatenate([(own + params["read"])[:, None], jnp.eye(n) + params["mix"]], 1)
+        mix = jnp.concatenate([(own + params["read"])[:, None], jnp.eye(n, dtype=jnp.float32) + params["mix"]], 1)
         write = 1 + params["write"]
         if self.dynamic:
             normed = layer_norm(x_BLnD)
@@ -223,9 +223,10 @@ class ManifoldHyperConnections(Residual):
             params[name] + params[f"{name}_factor"] * part
             for name, part in zip(("read", "write", "mix"), jnp.split(dynamic, [n, 2 * n], -1), strict=True)
         )
-        own = jax.nn.one_hot((depth.layer * depth.connections + depth.connection) % n, n)
+        own = jax.nn.one_hot((depth.layer * depth.connections + depth.connection) % n, n, dtype=jnp.float32)
         read = jax.nn.sigmoid(read + self.sharpness * (2 * own - 1))
-        mix = self._doubly_stochastic(mix.reshape(*mix.shape[:-1], n, n) + 2 * self.sharpness * jnp.eye(n))
+        own_mix = jnp.eye(n, dtype=jnp.float32)
+        mix = self._doubly_stochastic(mix.reshape(*mix.shape[:-1], n, n) + 2 * self.sharpness * own_mix)
         seen = jnp.einsum("bln,blnd->bld", read, x_BLnD).astype(stream.dtype)
         branch = f(norms["input"](seen)).astype(jnp.float32)
         mixed = jnp.einsum("blnm,blmd->blnd", mix, x_BLnD)

@@ -19,7 +19,7 @@ class SoftmaxOne(Normalizer):
     online = True
 
     def __call__(self, num_heads, params):
-        return weights.Softmax(jnp.zeros(num_heads))
+        return weights.Softmax(jnp.zeros(num_heads, jnp.float32))
 
 
 @dataclass(frozen=True)

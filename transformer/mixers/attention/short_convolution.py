@@ -114,6 +114,6 @@ class Smear(LocalMixing):
         return {"gate": Parameter((self.features, 1), ZEROS, decay=False), "factor": Parameter((), ZEROS)}
 
     def enter(self, x_BLD, context, read, params):
-        before, kept = self.convolved(x_BLD, jnp.array([[0.0], [1.0]]), context, read)
+        before, kept = self.convolved(x_BLD, jnp.array([[0.0], [1.0]], jnp.float32), context, read)
         gate_BL1 = params["factor"] * jax.nn.sigmoid(dense(x_BLD[..., : self.features], params["gate"], jnp.float32))
         return x_BLD + gate_BL1.astype(x_BLD.dtype) * before, kept

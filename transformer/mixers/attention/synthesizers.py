@@ -57,7 +57,7 @@ class Synthesizer(Heads):
 
     def vectors(self, positions_BS: jax.Array, sizes: HeadSizes, params: OwnParams) -> jax.Array:
         """The vector of each key, (B or 1, S, 1 or G, vector size)."""
-        return jax.nn.one_hot(positions_BS, self.length)[:, :, None]
+        return jax.nn.one_hot(positions_BS, self.length, dtype=jnp.float32)[:, :, None]
 
     def joined(self, q_BLX: jax.Array, vectors_BLHX: jax.Array, sizes: HeadSizes, params: OwnParams) -> jax.Array:
         """The vectors, appended to the queries of the dot product where there is one."""

@@ -84,7 +84,7 @@ class Recurrence(Mixer):
         return self.output(y_BLX, inputs, x_BLD, params), after | window
 
     def memory(self, model, batch_size, slots, dtype):
-        return State({name: jnp.zeros((batch_size, *shape)) for name, shape in self.state(model).items()})
+        return State({name: jnp.zeros((batch_size, *shape), jnp.float32) for name, shape in self.state(model).items()})
 
     def build(self, model, *, key):
         return RecurrenceLayer(self, model, key=key)
@@ -103,7 +103,7 @@ class RecurrenceLayer(MixerLayer):
         """The output (B, L, D), and the state after the tokens."""
         params, tokens, writing = self.params(), context.tokens, context.writing
         if writing is None:
-            start = {name: jnp.zeros((len(x_BLD), *shape)) for name, shape in self.shapes.items()}
+            start = {name: jnp.zeros((len(x_BLD), *shape), jnp.float32) for name, shape in self.shapes.items()}
             y_BLD, _ = self.mixer.read(x_BLD, start, tokens, params)
             return y_BLD, Aux()
         if tokens.beams is None:
