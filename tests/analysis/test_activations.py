@@ -149,6 +149,18 @@ def test_a_run_patched_into_another_becomes_it(layers):
         np.testing.assert_allclose(patched(own.params, TOKENS[::-1]), expected, atol=1e-5, err_msg=name)
 
 
+def test_an_intervention_is_called_in_its_own_layer_alone():
+    own, seen = subject(layers=Scanned()), []
+
+    def watched(x):
+        jax.debug.callback(lambda mean: seen.append(float(mean)), jnp.abs(x).mean())
+        return x
+
+    intervene(own.apply, {"blocks.1.resid_post": watched})(own.params, TOKENS)
+    jax.effects_barrier()
+    assert len(seen) == 1
+
+
 def test_interventions_come_in_order_and_can_be_stacked():
     own = subject()
     both = {"blocks.0.attention.out": lambda x: x + 1, "blocks.*.attention.out": lambda x: 2 * x}
@@ -254,6 +266,10 @@ def test_errors():
         intervene(own.apply, {"blocks.2.attention.z": jnp.zeros_like})(own.params, TOKENS)
     with pytest.raises(ValueError, match=r"blocks.0.attention.z: float32\[2, 8, 4, 8\] is replaced by float32\[2\]"):
         intervene(own.apply, {"blocks.0.attention.z": lambda x: x[:, 0, 0, 0]})(own.params, TOKENS)
+    with pytest.raises(ConfigError, match=r"blocks.0.attention.z: its intervention returns NoneType, not an array \["):
+        intervene(own.apply, {"blocks.0.attention.z": lambda x: None})(own.params, TOKENS)
+    with pytest.raises(ConfigError, match=r"^token 99 at \(0, 0\) is not in \[0, 19\)"):
+        run_with_cache(own.apply, own.params, TOKENS.at[0, 0].set(99))
     with pytest.raises(ConfigError, match="no activation is named 'blocks"):
         stacked({"final_norm.out": TOKENS}, "blocks.*.attention.z")
     other = subject(**{"mixer.backend": Chunked()})

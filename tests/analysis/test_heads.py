@@ -63,6 +63,8 @@ def test_errors():
             induction_scores(looking_back(1), period)
     with pytest.raises(ValueError, match="20 different tokens of 19"):
         repeated_tokens(jax.random.key(0), 1, 20, 19)
+    with pytest.raises(ValueError, match="-2 different tokens of 19"):
+        repeated_tokens(jax.random.key(0), 1, -2, 19)
 
 
 def test_repeated_tokens():

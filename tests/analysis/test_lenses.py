@@ -21,7 +21,7 @@ from transformer.norms.norm import RMSNorm
 from transformer.objectives.chunked import ChunkedNextToken
 from transformer.objectives.objective import NextToken
 from transformer.residuals.multi_stream import HyperConnections, ResiDual
-from transformer.residuals.residual import BranchNorm, PostNorm, PreNorm, SandwichNorm, SubNorm
+from transformer.residuals.residual import BranchNorm, DeepNorm, PostNorm, PreNorm, SandwichNorm, SubNorm
 from transformer.testing.subject import Subject, small, tokens_of
 
 TOKENS = jnp.asarray(tokens_of(2))
@@ -60,9 +60,11 @@ def test_the_lens_after_a_block_is_the_model_without_the_blocks_after_it():
     np.testing.assert_allclose(lens["blocks.0.resid_post"], expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("residual", [PreNorm(), SandwichNorm(), BranchNorm(), SubNorm()], ids=str)
+@pytest.mark.parametrize(
+    "residual", [PreNorm(), SandwichNorm(), BranchNorm(), SubNorm(), PostNorm(), DeepNorm()], ids=str
+)
 def test_without_biases_nothing_is_left_over(residual):
-    """Where a norm follows the heads, it divides each by what all of them have."""
+    """Where a norm follows the heads, it divides each by what all of them have, and what was in the stream before."""
     own = Subject(small(norm=RMSNorm(), residual=residual))
     parts = logit_attribution(own.apply, own.params, TOKENS, target_BL=TOKENS)
     assert [name for name in parts if "block" not in name] == ["embedding", "rest"]
@@ -130,7 +132,7 @@ def test_heads_are_numbers():
 
 def test_an_ablation_of_heads_is_none_of_their_weights():
     own = subject("pre")
-    with pytest.raises(ConfigError, match=r"attention\.pattern: the intervention is one on blocks\.0\.attention\.z"):
+    with pytest.raises(ConfigError, match=r"attention\.pattern has no outputs of heads; its layer's z has them"):
         intervene(own.apply, {"blocks.0.attention.pattern": ablate_heads(1)})(own.params, TOKENS)
 
 
@@ -159,7 +161,7 @@ def test_patching_all_of_the_stream_at_the_last_token_brings_the_clean_answer_ba
 
 def test_what_has_no_positions_on_its_second_axis():
     own = subject("pre")
-    line = r"^patching_effects: blocks\.0\.attention\.scores has heads on axis 1, not positions; "
+    line = r"^blocks\.0\.attention\.scores has heads on axis 1, not positions; "
     with pytest.raises(ConfigError, match=line):
         patching_effects(own.apply, own.params, TOKENS, TOKENS, "blocks.0.attention.*", jnp.mean)
 
@@ -178,7 +180,7 @@ def test_patching_each_head_is_patching_it_by_hand():
 
 def test_an_activation_without_heads_is_not_patched_by_head():
     own = subject("pre")
-    with pytest.raises(ConfigError, match=r"^patching_effects: blocks\.0\.resid_pre has no heads; "):
+    with pytest.raises(ConfigError, match=r"^blocks\.0\.resid_pre has no heads; "):
         patching_effects(own.apply, own.params, TOKENS, TOKENS, "*resid_pre", jnp.mean, by_head=True)
 
 
@@ -198,15 +200,39 @@ def test_positions_and_heads_of_a_patch_are_a_product():
         (patch(jnp.zeros((2, 4, 3, 5)), positions=4), "positions: there is no 4 among 4"),
         (patch(jnp.zeros((2, 4, 3, 5)), heads=[0, -4]), "heads: there is no -4 among 3"),
         (patch(jnp.zeros((2, 4, 3, 5)), heads=jnp.array([9])), "heads: there is no 9 among 3"),
-        (patch(jnp.zeros((2, 4, 3, 5)), positions=slice(7, 9)), "positions: there is none at 7 to 9 among 4"),
+        (patch(jnp.zeros((2, 4, 3, 5)), positions=slice(7, 9)), "positions: a slice to or from 7 among 4"),
         (patch(jnp.zeros((2, 4, 3, 5)), heads=[True, False]), "heads: 2 truth values for 3"),
-        (patch(jnp.zeros((2, 1, 3, 5))), r"patch: an activation \(2, 1, 3, 5\) for one \(2, 4, 3, 5\)"),
+        (patch(jnp.zeros((2, 1, 3, 5))), r"patch: an activation float32\(2, 1, 3, 5\) for one float32\(2, 4, 3, 5\)"),
+        (patch(np.zeros((2, 4, 3, 5))), r"patch: an activation float64\(2, 4, 3, 5\) for one float32\(2, 4, 3, 5\)"),
+        (patch(jnp.zeros((2, 4, 3, 5)), positions=slice(0, 100)), "positions: a slice to or from 100 among 4"),
+        (patch(jnp.zeros((2, 4, 3, 5)), positions=[[0, 1]]), r"positions: \[\[0, 1\]\] is neither a number nor a seq"),
+        (patch(jnp.zeros((2, 4, 3, 5)), positions="3"), "positions: '3' is neither a number nor a sequence"),
     ],
-    ids=range(7),
+    ids=range(11),
 )
 def test_a_head_or_a_position_that_there_is_not(act, message):
     with pytest.raises(ConfigError, match=message):
         act(jnp.ones((2, 4, 3, 5)))
+
+
+@pytest.mark.parametrize(("name", "chosen"), [("resid_pre", {"heads": 1}), ("attention.pattern", {"positions": 1})])
+def test_an_axis_that_is_another_one_is_not_patched(name, chosen):
+    own, name = subject("pre"), f"blocks.0.{name}"
+    other = run_with_cache(own.apply, own.params, TOKENS, names=name)[1][name]
+    with pytest.raises(ConfigError, match=rf"^{name} has (no heads|heads on axis 1); "):
+        intervene(own.apply, {name: patch(other, **chosen)})(own.params, TOKENS)
+
+
+def test_a_measure_is_a_number():
+    own = subject("pre")
+    with pytest.raises(ConfigError, match=r"^patching_effects: measure gives an array \(2,\), not a number"):
+        patching_effects(own.apply, own.params, TOKENS, TOKENS, "*resid_pre", lambda out: out[:, -1, 3])
+
+
+def test_targets_are_tokens():
+    own = subject("pre")
+    with pytest.raises(ConfigError, match=r"^logit_attribution: target -3 at \(0, 0\) is not in \[0, 19\)$"):
+        logit_attribution(own.apply, own.params, TOKENS, target_BL=TOKENS.at[0, 0].set(-3))
 
 
 def test_a_clean_run_has_the_shapes_of_the_corrupted_one():

@@ -32,6 +32,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.extend.core import Jaxpr, JaxprEqn, Literal
 
@@ -41,8 +42,8 @@ from transformer.core.modules import Apply, Params, check_apply
 
 Activations = dict[str, jax.Array]
 Intervention = Callable[[jax.Array], jax.Array]
-"""A function of an activation; the result, of the same shape and dtype, replaces it. One with an attribute `activation`
-is for those whose name ends in it."""
+"""A function of an activation; the result, of the same shape and dtype, replaces it. One with a method `unfit` says by it
+what the activation of a name, such as `z`, has not that it acts on."""
 _LAYERS = re.compile(r"\[(\d+)::(\d+)\]")
 
 
@@ -71,7 +72,8 @@ def run_with_cache(
     check_apply(apply, "run_with_cache")
     changes = {} if interventions is None else interventions
     _check_interventions(changes)
-    program, shape = jax.make_jaxpr(lambda *inputs: apply(*inputs, **kwargs), return_shape=True)(params, *args)
+    # Only parameters are traced, so that a model sees inputs which have no numbers, or wrong ones.
+    program, shape = jax.make_jaxpr(lambda params: apply(params, *args, **kwargs), return_shape=True)(params)
     passed = Counter(_marks(program.jaxpr))
     there = _in_order(passed)
     wanted = [names] if isinstance(names, str) else list(names)
@@ -81,13 +83,13 @@ def run_with_cache(
             hint = "; attention forms them without a backend" if unformed else nearest(pattern, there)
             raise ConfigError(f"no activation is named {pattern!r}{hint}")
     for pattern, change in changes.items():
-        acts_on = getattr(change, "activation", None)
-        for place, _, name in (each.rpartition(".") for each in fnmatch.filter(there, pattern)):
-            if acts_on not in (None, name):
-                raise ConfigError(f"{place}.{name}: the intervention is one on {place}.{acts_on}")
+        unfit = getattr(change, "unfit", lambda _: None)
+        for name in fnmatch.filter(there, pattern):
+            if reason := unfit(name.rpartition(".")[2]):
+                raise ConfigError(f"{name} has {reason}")
     keeps = {name for pattern in wanted for name in fnmatch.filter(there, pattern)}
     visit = _Visit(passed, keeps, changes)
-    outputs = visit.run(program.jaxpr, [*program.consts, *jax.tree.leaves((params, args))])
+    outputs = visit.run(program.jaxpr, [*program.consts, *jax.tree.leaves(params)])
     found = visit.activations()
     return jax.tree.unflatten(jax.tree.structure(shape), outputs), {
         name: found[name] for name in there if name in found
@@ -281,7 +283,8 @@ class _Visit:
             if isinstance(time, int):
                 x = _checked(change(x), x, names[time]) if time in chosen else x
             else:
-                x = jnp.where(jnp.isin(time, jnp.asarray(chosen)), _checked(change(x), x, pattern), x)
+                here = jnp.isin(time, jnp.asarray(chosen))
+                x = lax.cond(here, lambda x, f=change, name=pattern: _checked(f(x), x, name), lambda x: x, x)
         if not self.keeps.isdisjoint(names):
             self.kept.setdefault(mark, []).append(x[None])
         return step.primitive.bind(x, **step.params | {"name": mark})  # bound here, outside of its scopes
@@ -310,7 +313,8 @@ class _Visit:
 
 
 def _checked(new: Any, old: jax.Array, name: str) -> jax.Array:
-    new = jnp.asarray(new)
+    if not isinstance(new, jax.Array | np.ndarray):
+        raise ConfigError(f"{name}: its intervention returns {type(new).__name__}, not an array {list(old.shape)}")
     if (new.shape, new.dtype) != (old.shape, old.dtype):
         raise ValueError(f"{name}: {old.dtype}{list(old.shape)} is replaced by {new.dtype}{list(new.shape)}")
-    return new
+    return jnp.asarray(new)

@@ -56,9 +56,9 @@ def repeated_tokens(key: jax.Array, batch_size: int, period: int, vocab_size: in
     """Different random tokens, then the same again, (B, 2 · period) int32: the repetition can only be copied.
 
     Raises:
-      ValueError: `period` is more than `vocab_size`.
+      ValueError: `period` is not in [1, `vocab_size`].
     """
-    if period > vocab_size:
+    if not 0 < period <= vocab_size:
         raise ValueError(f"{period} different tokens of {vocab_size}")
     keys = jax.random.split(key, batch_size)
     half_BL = jax.vmap(lambda key: jax.random.permutation(key, vocab_size)[:period])(keys)

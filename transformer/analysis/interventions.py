@@ -6,7 +6,7 @@ Any function of an array is an intervention: `lambda x: 2 * x` scales, `jnp.zero
 import fnmatch
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +14,12 @@ import numpy as np
 from jax.core import Tracer
 
 from transformer.analysis.activations import Intervention, intervene, run_with_cache
+from transformer.core.checks import check_kind
 from transformer.core.errors import ConfigError
 from transformer.core.modules import Apply, Params
+
+WITH_HEADS = ("q", "k", "v", "z")
+"""Activations with heads on axis 2."""
 
 
 @dataclass(frozen=True)
@@ -24,11 +28,42 @@ class Ablation:
 
     heads: tuple[int, ...]
     by_mean: bool
-    activation: ClassVar[str] = "z"
+
+    def unfit(self, name: str) -> str | None:
+        return None if name == "z" else "no outputs of heads; its layer's z has them"
 
     def __call__(self, z_BLHK: jax.Array) -> jax.Array:
         instead = z_BLHK.mean((0, 1)) if self.by_mean else jnp.zeros_like(z_BLHK)
         return jnp.where(_chosen(self.heads, z_BLHK.shape[2], "heads")[:, None], instead, z_BLHK)
+
+
+@dataclass(frozen=True)
+class Patch:
+    """An intervention that copies an activation (B, L, …) from another run, at some positions and heads."""
+
+    other: jax.Array
+    positions: Any
+    heads: Any
+
+    def unfit(self, name: str) -> str | None:
+        if not _is_all(self.heads) and name not in WITH_HEADS:
+            return "no heads; q, k, v and z of attention have them"
+        if not _is_all(self.positions) and name in ("scores", "pattern"):
+            return "heads on axis 1, not positions; its layer's z has them"
+        return None
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        other = self.other
+        if (other.shape[1:], other.dtype) != (x.shape[1:], x.dtype) or len(other) not in (1, len(x)):
+            raise ConfigError(f"patch: an activation {other.dtype}{other.shape} for one {x.dtype}{x.shape}")
+        chosen = _chosen(self.positions, x.shape[1], "positions")
+        if not _is_all(self.heads):
+            chosen = chosen[:, None] & _chosen(self.heads, x.shape[2], "heads")
+        return jnp.where(chosen.reshape(*chosen.shape, *[1] * (x.ndim - 1 - chosen.ndim)), other, x)
+
+
+def _is_all(indices: Any) -> bool:
+    return isinstance(indices, slice) and indices == slice(None)
 
 
 def ablate_heads(*heads: int, by_mean: bool = False) -> Intervention:
@@ -52,37 +87,35 @@ def patch(other: jax.Array, *, positions: Any = slice(None), heads: Any = slice(
 
     Args:
       other: that activation, (B, L, …), or (B, L, H, …) where heads are chosen; one sequence is for all.
-      positions: on axis 1, a number, several or a slice; by default all.
-      heads: on axis 2 at each of these positions; by default all. A head or position that the activation
-        does not have raises ConfigError when applied.
+      positions: on axis 1, a number, several, a slice or a truth value for each; by default all.
+      heads: on axis 2 at each of these positions, likewise; by default all.
+
+    Raises:
+      ConfigError: when applied, the activation has no such head or position (where their numbers are traced, they are
+        not looked at), or is of another shape or dtype.
     """
-
-    def replace(x):
-        if jnp.shape(other)[1:] != x.shape[1:] or len(other) not in (1, len(x)):
-            raise ConfigError(f"patch: an activation {jnp.shape(other)} for one {x.shape}")
-        chosen = _chosen(positions, x.shape[1], "positions")
-        if not isinstance(heads, slice) or heads != slice(None):
-            chosen = chosen[:, None] & _chosen(heads, x.shape[2], "heads")
-        return jnp.where(chosen.reshape(*chosen.shape, *[1] * (x.ndim - 1 - chosen.ndim)), other, x)
-
-    return replace
+    check_kind(other, jax.Array | np.ndarray, "patch")
+    return Patch(other, positions, heads)
 
 
 def _chosen(indices: Any, size: int, what: str) -> jax.Array:
     """Whether each of `size` numbers is among the indices, (size,) bool."""
     if isinstance(indices, slice):
-        if indices.start is not None and indices.start >= size:
-            raise ConfigError(f"{what}: there is none at {indices.start} to {indices.stop} among {size}")
-    elif not isinstance(indices, Tracer):
-        indices = np.atleast_1d(indices)
-        if not indices.size:
-            return jnp.zeros(size, jnp.bool)
-        if indices.dtype == bool:
-            if indices.shape != (size,):
-                raise ConfigError(f"{what}: {indices.size} truth values for {size}")
-        elif wrong := [int(i) for i in indices.reshape(-1) if not -size <= i < size]:
-            raise ConfigError(f"{what}: there is no {wrong[0]} among {size}")
-    return jnp.zeros(size, jnp.bool).at[indices].set(True)
+        if wrong := [i for i in (indices.start, indices.stop) if i is not None and not -size <= i <= size]:
+            raise ConfigError(f"{what}: a slice to or from {wrong[0]} among {size}")
+        indices = np.arange(size)[indices]
+    if isinstance(indices, Tracer):
+        return jnp.zeros(size, jnp.bool).at[indices].set(True)
+    numbers = np.atleast_1d(indices)
+    if not numbers.size:
+        return jnp.zeros(size, jnp.bool)
+    if numbers.ndim > 1 or numbers.dtype.kind not in "biu":
+        raise ConfigError(f"{what}: {indices!r} is neither a number nor a sequence of numbers")
+    if numbers.dtype == bool and len(numbers) != size:
+        raise ConfigError(f"{what}: {len(numbers)} truth values for {size}")
+    if numbers.dtype != bool and (wrong := [int(i) for i in numbers if not -size <= i < size]):
+        raise ConfigError(f"{what}: there is no {wrong[0]} among {size}")
+    return jnp.zeros(size, jnp.bool).at[numbers].set(True)
 
 
 def patching_effects(
@@ -108,7 +141,7 @@ def patching_effects(
       by_head: whether one head is copied at all positions, in place of one position with all heads: (H,).
 
     Raises:
-      ConfigError: one of the activations has heads on axis 1, or `by_head` and it has none.
+      ConfigError: one of the activations has heads on axis 1, or `by_head` and it has none; the measure is no scalar.
     """
     clean, corrupted = (given if isinstance(given, tuple | list) else (given,) for given in (clean, corrupted))
     patterns = [names] if isinstance(names, str) else list(names)
@@ -118,17 +151,13 @@ def patching_effects(
     _, activations = run_with_cache(apply, params, *clean, names=patterns)
     asked = [name for pattern in patterns for name in fnmatch.filter(activations, pattern)]
 
-    for name in asked:
-        own = name.rpartition(".")[2]
-        if own in ("scores", "pattern"):
-            raise ConfigError(f"patching_effects: {name} has heads on axis 1, not positions; its layer's z has them")
-        if by_head and own not in ("q", "k", "v", "z"):
-            raise ConfigError(f"patching_effects: {name} has no heads; q, k, v and z of attention have them")
-
     def effects(name: str) -> jax.Array:
         def effect(one):
             place = {"heads": one} if by_head else {"positions": one}
-            return measure(intervene(apply, {name: patch(activations[name], **place)})(params, *corrupted))
+            found = measure(intervene(apply, {name: patch(activations[name], **place)})(params, *corrupted))
+            if jnp.shape(found):
+                raise ConfigError(f"patching_effects: measure gives an array {jnp.shape(found)}, not a number")
+            return found
 
         return jax.jit(jax.vmap(effect))(jnp.arange(activations[name].shape[2 if by_head else 1]))
 

@@ -5,8 +5,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
 
 from transformer.analysis.activations import activation_names, intervene, run_with_cache
+from transformer.core.arrays import check_ids
 from transformer.core.errors import ConfigError
 from transformer.core.modules import Apply, Params
 
@@ -38,9 +41,10 @@ def logit_attribution(
     """What each part of the stream adds to the logits of some tokens, (B, L) by part (Elhage et al. 2021).
 
     The parts are `embedding`; each head, such as `blocks.0.attention.head_1`; what each sublayer adds besides
-    its heads, such as `blocks.0.attention` (a bias) or `blocks.0.feed_forward`; and `rest`, the biases of the
-    final norm and of the logits. The final norm keeps the divisor of the whole run, which makes it linear. All
-    parts add up to the logit: where something else, such as a cap, lies between the stream and the logits,
+    its heads, such as `blocks.0.attention` (a bias, and that of a norm of the stream after it) or
+    `blocks.0.feed_forward`; and `rest`, the biases of the final norm and of the logits. Norms keep the divisors of the
+    whole run, which makes them linear, and each part goes through those of the stream that come after it. All parts
+    add up to the logit: where something else, such as a cap, lies between the stream and the logits,
     `rest` holds what cannot be divided among the parts.
 
     Args:
@@ -51,7 +55,7 @@ def logit_attribution(
       kwargs: further inputs.
 
     Raises:
-      ConfigError: the stream has several parts, or fewer vectors than tokens.
+      ConfigError: the stream has several parts, or fewer vectors than tokens; a target is no token.
     """
     shapes = activation_names(apply, params, *args, **kwargs)
     places = _places(shapes)
@@ -60,8 +64,9 @@ def logit_attribution(
     names = list(shapes)
     within = [name for name in names if name.endswith(".scale") and name not in scales]
     logits, found = run_with_cache(apply, params, *args, names=(*places, *scales, *within), **kwargs)
-    if logits.shape[:-1] != target_BL.shape:
-        raise ConfigError(f"logit_attribution: targets {target_BL.shape} for logits {logits.shape}")
+    if logits.shape[:-1] != jnp.shape(target_BL):
+        raise ConfigError(f"logit_attribution: targets {jnp.shape(target_BL)} for logits {logits.shape}")
+    check_ids(target_BL, logits.shape[-1], "logit_attribution: target")
     frozen = {name: lambda _, scale=found[name]: scale for name in scales}
 
     def of_target(logits_BLV):
@@ -71,15 +76,27 @@ def logit_attribution(
         instead = {list(places)[-1]: lambda _: stream} | frozen
         return of_target(intervene(apply, instead)(params, *args, **kwargs))
 
-    def with_heads(place, sublayer, chosen_H):
-        after = names[names.index(f"{sublayer}.z") : names.index(place)]  # divisors that are not of one head alone
-        some = {f"{sublayer}.z": lambda z: z * chosen_H[:, None].astype(z.dtype)}
-        some |= {name: lambda _, scale=found[name]: scale for name in after if name in within}
+    def stream_at(place, since, changes):
+        """The stream at a place, if some activations after another one are others and all divisors stay as they are."""
+        kept = [name for name in names[names.index(since) : names.index(place)] if name in within]
+        some = {name: lambda _, scale=found[name]: scale for name in kept} | changes
         return run_with_cache(apply, params, *args, names=place, interventions=some, **kwargs)[1][place]
 
-    added, before = {"embedding": found[first]}, found[first]
+    def with_heads(place, sublayer, chosen_H):
+        return stream_at(place, f"{sublayer}.z", {f"{sublayer}.z": lambda z: z * chosen_H[:, None].astype(z.dtype)})
+
+    def passed_on(place, before, stream):
+        off = {f"{sublayer}.out": jnp.zeros_like for sublayer in places[place]}
+        return stream_at(place, before, {before: lambda _: stream} | off)
+
+    added, before = {"embedding": found[first]}, first
     for place in later:
-        part, before = found[place] - before, found[place]
+        # What was added before a norm of the stream goes through it, and through what scales the stream.
+        if not _same(passed_on(place, before, found[before]), found[before]):
+            streams = jnp.stack([jnp.zeros_like(found[before]), *added.values()])
+            nothing, *own = jax.vmap(lambda stream, p=place, b=before: passed_on(p, b, stream))(streams)
+            added = {name: each - nothing for name, each in zip(added, own, strict=True)}
+        part, before = found[place] - sum(added.values()), place
         for sublayer in (one for one in places[place] if f"{one}.z" in shapes):
             num_heads = shapes[f"{sublayer}.z"].shape[2]
             choices = jnp.concatenate([jnp.zeros((1, num_heads), jnp.float32), jnp.eye(num_heads, dtype=jnp.float32)])
@@ -90,6 +107,11 @@ def logit_attribution(
     nothing, *read_off = jax.vmap(read)(jnp.stack([jnp.zeros_like(found[first]), *added.values()]))
     parts = {name: own - nothing for name, own in zip(added, read_off, strict=True)}
     return parts | {"rest": of_target(logits) - sum(parts.values())}
+
+
+def _same(one: jax.Array, other: jax.Array) -> bool:
+    """Whether two arrays are known to be one."""
+    return not isinstance(one, Tracer) and np.array_equal(one, other)
 
 
 def _places(shapes: Mapping[str, jax.ShapeDtypeStruct]) -> dict[str, list[str]]:
