@@ -187,9 +187,17 @@ def test_a_tree_that_is_not_the_model_s_is_refused():
             r"\[2, .*of several replicas, `run\.params\(0\)` are those",
         ),
         ({}, r"parameter \w+ is missing$"),
+        (jax.tree.map(lambda a: a.astype(jnp.int32), params), r"^parameter .* is int32, not floats$"),
+        (jax.tree.map(lambda a: a.astype(jnp.complex64), params), r"^parameter .* is complex64, not floats$"),
     ):
         with pytest.raises(ConfigError, match=message):
             apply(wrong, TOKENS)
+
+
+def test_a_parameter_may_have_any_name():
+    names = ("names", "specs", "kernel")
+    own = Parameters({name: Parameter((2,), ONES) for name in names}, key=KEY)
+    assert sorted(own()) == sorted(names)
 
 
 KEY = jax.random.key(0)
@@ -199,6 +207,8 @@ X = jnp.asarray(np.random.default_rng(0).normal(size=(1, 8, 16)), jnp.float32)
 def test_what_is_no_key_and_no_module():
     with pytest.raises(ConfigError, match=r"^key: 0 is no random key; jax\.random\.key\(0\) is one$"):
         LanguageModel(TINY, key=0)  # pyright: ignore[reportArgumentType] wrong on purpose
+    with pytest.raises(ConfigError, match=r"^specs: a module is needed, and dict is given; build"):
+        specs({})  # pyright: ignore[reportArgumentType] wrong on purpose
     with pytest.raises(ConfigError, match=r"^split: a module is needed, and ModelConfig is given; build"):
         split(ModelConfig())  # pyright: ignore[reportArgumentType] wrong on purpose
 

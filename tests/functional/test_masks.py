@@ -1,5 +1,6 @@
 """Masks: literal tables of who attends to whom, the algebra, and evaluation by blocks."""
 
+import operator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -166,6 +167,18 @@ def test_an_array_that_is_no_mask_of_these_tokens(array, message):
         Arbitrary(array)(TOKENS, TOKENS)
 
 
+@pytest.mark.parametrize("size", [0, -1, 2.5, True])
+def test_a_window_has_tokens(size):
+    with pytest.raises(ConfigError, match=rf"^Window\.size: {size} is not a positive whole number$"):
+        Window(size)
+
+
+def test_a_mask_is_joined_with_masks():
+    for join in (operator.and_, operator.or_):
+        with pytest.raises(ConfigError, match=r"^mask: a bool is no mask; Arbitrary\(array\) is that of an array$"):
+            join(Causal(), True)
+
+
 def test_what_is_said_of_tokens_is_of_all_of_them():
     with pytest.raises(ConfigError, match=r"^valid: \(2, 3\) is not of 5 tokens$"):
         Tokens.first(5, valid=jnp.ones((2, 3), bool))
@@ -180,6 +193,7 @@ def test_what_is_said_of_tokens_is_of_all_of_them():
         ({"valid": np.ones(5, np.float32)}, "valid: float32 is not boolean"),
         ({"segments": np.ones(5, np.float32)}, "segments: float32 is not an integer for each token"),
         ({"positions": np.arange(5) / 2.0}, r"positions: float(32|64) is not an integer for each token"),
+        ({"positions": np.zeros((2, 3, 5), np.int32)}, r"positions: an array \(2, 3, 5\), not one \(L,\) or \(B, L\)"),
     ],
 )
 def test_a_mask_of_numbers_and_positions_between_tokens_are_refused(rows, message):

@@ -228,6 +228,10 @@ def test_mistakes_of_ones_own_classes_are_one_line():
         small(block=Layout())
     with pytest.raises(ConfigError, match=r"^Parameter: 1\.0 is no initializer, such as Constant\(1\.0\)$"):
         T.Parameter((3,), 1.0)
+    with pytest.raises(ConfigError, match=r"^Parameter: the initializer is a class; Normal\(\) is a value of it$"):
+        T.Parameter((3,), T.Normal)  # pyright: ignore[reportArgumentType] wrong on purpose
+    with pytest.raises(ConfigError, match=r"^Parameter: shape 16 is no tuple, such as \(16,\)$"):
+        T.Parameter(16)  # pyright: ignore[reportArgumentType] wrong on purpose
 
     class NoDataclass(T.RMSNorm):
         power: float = 2.0

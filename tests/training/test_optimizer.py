@@ -249,6 +249,26 @@ def test_without_a_gradient_only_matrices_shrink():
         chex.assert_trees_all_close(after["blocks"][name], kept["blocks"][name], rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"config": AdamW()}, "make_optimizer: OptimizerConfig is needed, and AdamW is given"),
+        ({"total_steps": 0}, "make_optimizer: total_steps 0 is not a positive whole number"),
+        ({"total_steps": SPECS, "specs": STEPS}, "make_optimizer: specs: dict is needed, and int is given"),
+    ],
+    ids=["config", "steps", "turned round"],
+)
+def test_what_an_optimizer_is_made_of(wrong, message):
+    with pytest.raises(ConfigError, match=f"^{message}"):
+        make_optimizer(**{"config": config_of(AdamW()), "total_steps": STEPS, "specs": SPECS, **wrong})
+
+
+def test_an_update_needs_the_parameters():
+    made = make_optimizer(config_of(AdamW()), STEPS, SPECS)
+    with pytest.raises(ConfigError, match=r"^make_optimizer: its update needs the parameters"):
+        made.update(values_of(1), made.init(values_of(0)), numbers=numbers_of(config_of(AdamW())))
+
+
 @pytest.mark.parametrize("norm", [0.0, -1.0, np.inf])
 def test_clipping_leaves_something(norm):
     with pytest.raises(

@@ -61,6 +61,13 @@ def test_what_is_given_in_place_of_something_else(config):
     none: Any = None
     with pytest.raises(ConfigError, match=r"^create_train_state: GradientTransformation is needed, and NoneType"):
         create_train_state({}, none, Numbers(0.1, 0.0, 0), jax.random.key(0))
+    three: Any = (0.1, 0.0, 0)
+    with pytest.raises(ConfigError, match=r"^create_train_state: numbers: Numbers is needed, and tuple is given"):
+        create_train_state({}, optimizer, three, jax.random.key(0))
+    with pytest.raises(ConfigError, match=r"^create_train_state: key: 0 is no random key"):
+        create_train_state({}, optimizer, Numbers(*three), 0)  # pyright: ignore[reportArgumentType] wrong on purpose
+    with pytest.raises(ConfigError, match=r"^make_train_step: trained is a dict; trained_part"):
+        make_train_step(apply, NextToken(), optimizer, trained={})  # pyright: ignore[reportArgumentType] wrong
 
 
 @pytest.mark.parametrize(

@@ -57,14 +57,14 @@ class Parameters(nnx.Module):
     """The parameters of a variant, by name: the argument `params` of the variant's functions."""
 
     def __init__(self, specs: Mapping[str, Parameter], *, key: jax.Array):
-        self.names = tuple(specs)
+        self._names = tuple(specs)
         for name, spec in specs.items():
             if not isinstance(spec, Parameter):
                 raise ConfigError(f"parameters: {name!r} is a {type(spec).__name__}, not Parameter(shape, initializer)")
             setattr(self, name, make_parameter(spec, at(key, name)))
 
     def __call__(self) -> dict[str, jax.Array]:
-        return {name: getattr(self, name)[...] for name in self.names}
+        return {name: getattr(self, name)[...] for name in self._names}
 
 
 class Dense(nnx.Module):
@@ -138,15 +138,24 @@ def split(model: nnx.Module) -> tuple[Params, Apply]:
     Raises:
       ConfigError: raised by `apply` where the tree or a shape differs from the model's parameters.
     """
-    if not isinstance(model, nnx.Module):
-        given = type(model).__name__
-        raise ConfigError(f"split: a module is needed, and {given} is given; build(config, key=…) is one")
+    _check_module(model, "split")
     graphdef, state = nnx.split(model)
     return nest({path: variable.get_value() for path, variable in _variables(state)}), _apply(graphdef, state)
 
 
+def _check_module(model: Any, where: str) -> None:
+    if not isinstance(model, nnx.Module):
+        given = type(model).__name__
+        raise ConfigError(f"{where}: a module is needed, and {given} is given; build(config, key=…) is one")
+
+
 def specs(model: nnx.Module) -> Params:
-    """The `Parameter` of every leaf of a module, abstract or not, in the tree of the parameters."""
+    """The `Parameter` of every leaf of a module, abstract or not, in the tree of the parameters.
+
+    Raises:
+      ConfigError: something else is given, such as a config.
+    """
+    _check_module(model, "specs")
     return nest({path: _spec(variable) for path, variable in _variables(nnx.split(model)[1])})
 
 
@@ -250,6 +259,9 @@ def _check_tree(params: Any, shapes: Any, path: str = "") -> None:
         several = "; of several replicas, `run.params(0)` are those of one" if found[1:] == wanted else ""
         raise ConfigError(f"{name} {found}, not {wanted}{several}")
     if wanted != "a tree":
+        dtype = getattr(params, "dtype", jnp.float32)  # an `Int8` has none
+        if not jnp.issubdtype(dtype, jnp.floating):
+            raise ConfigError(f"parameter {path[:-1]} is {dtype}, not floats")
         return
     if missing := sorted(shapes.keys() - params.keys()):
         raise ConfigError(f"parameter {path}{missing[0]} is missing{nearest(missing[0], params)}")

@@ -100,6 +100,10 @@ class Parameter:
     """Whether the first axis indexes separate arrays (experts, heads), each initialized on its own."""
 
     def __post_init__(self):
+        if not isinstance(self.shape, tuple):
+            raise ConfigError(f"Parameter: shape {self.shape!r} is no tuple, such as ({self.shape!r},)")
+        if isinstance(self.initializer, type):
+            raise ConfigError(f"Parameter: the initializer is a class; {self.initializer.__name__}() is a value of it")
         if not callable(self.initializer):
             raise ConfigError(
                 f"Parameter: {self.initializer!r} is no initializer, such as Constant({self.initializer!r})"

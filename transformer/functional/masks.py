@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
+from transformer.core.checks import is_count
 from transformer.core.errors import ConfigError
 
 
@@ -38,12 +39,15 @@ class Tokens(NamedTuple):
         """Tokens at the given positions, of the given segments; each array is (L,) or (B, L).
 
         Raises:
-          ConfigError: they are not of one length, positions or segments not integers, or `valid` not booleans.
+          ConfigError: they are not of one length, or have more axes; positions or segments are not integers, or `valid`
+        not booleans.
         """
         given = {"positions": positions, "segments": segments, "valid": valid}
         rows = {name: jnp.atleast_2d(jnp.asarray(array)) for name, array in given.items() if array is not None}
         positions = rows["positions"]
         for name, array in rows.items():
+            if array.ndim > 2:
+                raise ConfigError(f"{name}: an array {array.shape}, not one (L,) or (B, L)")
             if array.shape[-1] != positions.shape[-1]:
                 raise ConfigError(f"{name}: {array.shape} is not of {positions.shape[-1]} tokens")
             if name == "valid" and array.dtype != jnp.bool:
@@ -119,13 +123,19 @@ class Mask:
         raise NotImplementedError(f"{type(self).__name__} does not define __call__(queries, keys)")
 
     def __and__(self, other: "Mask") -> "Mask":
-        return And(self, other)
+        return And(self, _mask(other))
 
     def __or__(self, other: "Mask") -> "Mask":
-        return Or(self, other)
+        return Or(self, _mask(other))
 
     def __invert__(self) -> "Mask":
         return Not(self)
+
+
+def _mask(other: Any) -> Any:
+    if not callable(other):
+        raise ConfigError(f"mask: a {type(other).__name__} is no mask; Arbitrary(array) is that of an array")
+    return other
 
 
 STATIC = (int, float, bool, str, "int", "float", "bool", "str")
@@ -195,7 +205,11 @@ class Window(Mask):
     """
 
     size: int
-    """Tokens on each side, the query's own included; at least 1, else nothing is allowed."""
+    """Tokens on each side, the query's own included; at least 1."""
+
+    def __post_init__(self):
+        if not is_count(self.size) or self.size < 1:
+            raise ConfigError(f"Window.size: {self.size!r} is not a positive whole number")
 
     def __call__(self, queries, keys):
         return jnp.abs(_distance(queries, keys)) < self.size

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from transformer.core.checks import check_kind, is_count
 from transformer.core.errors import ConfigError, nearest
 from transformer.core.modules import Params, dotted
 from transformer.core.parameters import Parameter
@@ -51,8 +52,13 @@ def make_optimizer(config: OptimizerConfig, total_steps: int, specs: Params) -> 
       specs: `transformer.core.modules.specs` of the model.
 
     Raises:
-      ConfigError: a group matches no parameter that an earlier one does not match.
+      ConfigError: a group matches no parameter that an earlier one does not match, or something else is given in place
+        of one of these.
     """
+    check_kind(config, OptimizerConfig, "make_optimizer")
+    check_kind(specs, dict, "make_optimizer: specs")
+    if not is_count(total_steps) or total_steps < 1:
+        raise ConfigError(f"make_optimizer: total_steps {total_steps!r} is not a positive whole number")
     fitting, trained = groups_of(config.groups, specs), trained_part(config, specs)
 
     def chain(numbers: Numbers) -> optax.GradientTransformation:
@@ -87,6 +93,8 @@ def make_optimizer(config: OptimizerConfig, total_steps: int, specs: Params) -> 
         return chain(Numbers(*(jnp.float32(0),) * 3)).init(params)
 
     def update(updates, state, params=None, *, numbers: Numbers, **_):
+        if params is None:
+            raise ConfigError("make_optimizer: its update needs the parameters, update(gradients, state, params, …)")
         with jax.numpy_dtype_promotion("standard"):  # optax raises floats to integer powers
             return chain(numbers).update(updates, state, params)
 

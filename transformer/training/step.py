@@ -15,7 +15,7 @@ from jax.typing import DTypeLike
 from transformer.core.arrays import DATA, axis_size, towards
 from transformer.core.checks import check_kind, is_count
 from transformer.core.errors import ConfigError
-from transformer.core.modules import Apply, Params, check_apply
+from transformer.core.modules import Apply, Params, check_apply, no_key
 from transformer.functional.segment_memory import SegmentMemory
 from transformer.objectives.objective import Batch, Objective
 from transformer.training.optimizer import Numbers
@@ -87,9 +87,12 @@ def create_train_state(
         `apply(params, batch_size, method="empty_memory")`.
 
     Raises:
-      ConfigError: something else is given in place of the optimizer.
+      ConfigError: something else is given in place of one of these.
     """
     check_kind(optimizer, optax.GradientTransformation, "create_train_state")
+    check_kind(numbers, Numbers, "create_train_state: numbers")
+    if not isinstance(key, jax.Array):
+        raise no_key(key, "create_train_state: key")
     average = jax.tree.map(jnp.copy, params) if averaged else None
     # Each leaf has an array of its own: one that is there twice cannot be donated.
     step, diverged_at, skipped = jnp.int32(0), jnp.int32(-1), jnp.int32(0)
@@ -141,6 +144,8 @@ def make_train_step(
     check_apply(apply, "make_train_step")
     check_kind(objective, Objective, "make_train_step")
     check_kind(optimizer, optax.GradientTransformation, "make_train_step")
+    if trained is not None and not callable(trained):
+        raise ConfigError(f"make_train_step: trained is a {type(trained).__name__}; trained_part(…) is one")
     if not is_count(accumulation) or accumulation < 1:
         raise ConfigError(f"make_train_step: accumulation {accumulation} is not a positive whole number")
     if not is_count(skip_limit) or skip_limit < 0:
