@@ -15,8 +15,8 @@ from transformer.core.values import to_text
 from transformer.data.dataset import Dataset, fingerprint_arrays, load_data
 from transformer.runs.config import Replica, RunConfig
 from transformer.study import budget as budgets
-from transformer.study.analyse import NOISE
 from transformer.study.initial_signals import doubts, signals
+from transformer.study.record import NOISE
 from transformer.study.runs import SUMS, ArmRuns
 
 if TYPE_CHECKING:
