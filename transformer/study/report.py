@@ -57,7 +57,7 @@ class ArmReport:
     failed_anywhere: tuple[int, int]
     """Failed runs at all rates, and all runs."""
     by_metric: dict[str, list[list[float]]]
-    """(learning rates, seeds) of each metric, the primary one first; NaN for a failed run, or where it is not defined."""
+    """(learning rates, seeds) of each metric, the primary one first; NaN for a failed run, or an undefined value."""
     estimates: list[float]
     """(seeds,) of the primary metric at the learning rate; NaN for a failed run, or where it is not defined."""
     deviation: float | None
