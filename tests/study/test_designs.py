@@ -105,7 +105,7 @@ def test_one_factor_has_no_others(design):
 def test_two_arms_of_one_name_at_two_sizes_are_refused(arms, sizes):
     changes = {"steps": 1}, {"steps": 2}
     with pytest.raises(ConfigError, match=r"^ladder: two arms would be called 'a @ b @ c'; give"):
-        Ladder(dict(zip(arms, changes, strict=True)), dict.fromkeys(sizes, {}))
+        Ladder(dict(zip(arms, changes, strict=True)), {size: {} for size in sizes})
 
 
 @pytest.mark.parametrize(

@@ -347,7 +347,7 @@ def test_an_arm_that_always_diverges_fails_more_often(base, corpus, tmp_path):
         ({"arms": {"a": {}, "a, other seeds": {}}}, "'a, other seeds' is the name of the baseline under other seeds"),
         ({"arms": {"a": {}, NOISE: {}}}, "'baseline, other seeds' is the name of the baseline under other seeds"),
         ({"contrasts": {"layernorm, other seeds": DIFFERENCE}}, "'layernorm, other seeds' is the name of the baseline"),
-        ({"contrasts": {3: DIFFERENCE}}, "study norms: the name 3 of a contrast: str is needed, and 3 is given"),
+        ({"contrasts": {3: DIFFERENCE}}, "study norms: the name 3 of a contrast: str is needed, and int is given"),
         ({"match_by": "steps"}, "study norms: match_by steps: nothing is matched; give match too"),
         ({"minutes": 5.0}, "study norms: minutes 5 end nothing: no seeds are added; give max_seeds too"),
         ({"minutes": 5.0, "max_seeds": 4}, "study norms: minutes 5 end nothing"),
