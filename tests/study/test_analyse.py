@@ -17,6 +17,9 @@ RNG = np.random.default_rng(0)
 BASE = 3 + 0.02 * RNG.normal(size=6)
 
 
+FOUR = {"a × b": {"base": 1.0, "a": -1.0, "b": -1.0, "arm": 1.0}}
+
+
 def named(report):
     return {arm.name: arm for arm in report.arms}
 
@@ -32,7 +35,7 @@ def test_an_arm_that_fails_is_not_better_for_its_survivors(tmp_path):
 
 
 def test_an_arm_that_always_fails_and_one_that_learns_nothing(tmp_path):
-    rows = named(made.report(tmp_path, {"base": BASE, "fails": BASE * NAN, "guess": BASE + 1.1}))
+    rows = named(made.report(tmp_path, {"base": BASE, "fails": BASE * NAN, "guess": 1.4 * BASE}))
     assert (rows["fails"].verdict, rows["fails"].primary.value) == ("fails more often", None)
     assert rows["guess"].verdict == "worse"
     assert named(made.report(tmp_path, {"base": np.r_[[NAN] * 5, 3], "arm": BASE}))["arm"].verdict == "fails less often"
@@ -160,7 +163,8 @@ def test_two_studies_are_compared(tmp_path):
     """An arm that helps on one text and not on the other; a question of one study alone is left out."""
     rng = np.random.default_rng(8)
     here = made.report(tmp_path / "a", {"base": BASE, "arm": BASE - 0.5 + 0.01 * rng.normal(size=6), "other": BASE})
-    there = made.report(tmp_path / "b", {"base": BASE, "arm": BASE + 0.01 * rng.normal(size=6)})
+    arms = {"base": BASE, "arm": BASE + 0.01 * rng.normal(size=6)}
+    there, shared = (made.report(tmp_path / "b", arms, first_seed=seed) for seed in (6, 3))
     (row,) = here.beside(there)
     assert (row["question"], row["verdict here"]) == ("arm", "better")
     assert row["change"] == pytest.approx(row["here"] - row["there"])
@@ -169,6 +173,8 @@ def test_two_studies_are_compared(tmp_path):
     otherwise = replace(there, record=replace(there.record, metric="accuracy"))
     with pytest.raises(ConfigError, match=r"^beside: .* are judged by loss and accuracy, which have no difference$"):
         here.beside(otherwise)
+    with pytest.raises(ConfigError, match=r"^beside: made and made share 3 runs of arm arm$"):
+        here.beside(shared)
     turned = replace(there.record, contrasts={"arm": {"base": 1.0, "arm": -1.0}})
     assert here.beside(replace(there, record=turned)) == []
 
@@ -291,6 +297,73 @@ def test_an_arm_without_the_metric_is_not_compared(tmp_path):
     assert {"arm: not answered, because an arm of it failed or has no loss at 2x length"} < set(report.warnings())
     assert "arm: it has no loss at 2x length, and is not compared" in report.warnings()
     assert [(arm.failed, arm.failed_anywhere[0]) for arm in report.arms] == [(0, 0), (0, 0)]
+
+
+def with_probe(tmp_path, values, **more):
+    """The report on a study of two arms by a probe, with its values by arm and seed; None: it is not defined."""
+    signs = {"loss": False, "accuracy": True, "exact_match": True, "mine": False}
+    losses = dict.fromkeys(values, 3 + 0.02 * np.random.default_rng(1).normal(size=16))
+    record = made.record(tmp_path, losses | more.pop("losses", {}), metric="mine", higher_is_better=signs, **more)
+    for name, arm in record.arms.items():
+        for file, value in zip(arm.files[0], values[name], strict=True):
+            run = read_sealed(tmp_path / "runs" / file)
+            write_sealed(tmp_path / "runs" / file, {**run, "probes": {"mine": value}})
+    return made.analyse(tmp_path, record)
+
+
+def test_a_run_in_which_a_probe_is_not_defined_has_not_failed(tmp_path):
+    """Its pair is left out, and the report says how many are."""
+    x = np.random.default_rng(0).normal(size=(2, 16)).tolist()
+    report = with_probe(tmp_path, {"base": x[0], "arm": [*x[1][:2], *[None] * 14]})
+    row = named(report)["arm"]
+    assert (row.verdict, row.failed, row.compared.n, row.compared.failures) == ("unresolved", 0, 2, (0, 0))
+    assert row.compared.difference == pytest.approx(np.mean(x[1][:2]) - np.mean(x[0][:2]))
+    assert "arm: mine is undefined in 14 of 16 runs, whose pairs are left out" in report.warnings()
+    assert "fails" not in " ".join(verdicts(report)[2][1])
+    few = with_probe(tmp_path / "few", {"base": [*x[0][:14], None, None], "arm": [5 + v for v in x[1]]})
+    assert (named(few)["arm"].verdict, named(few)["arm"].compared.n) == ("worse", 14)
+    assert "base: mine is undefined in 2 of 16 runs, whose pairs are left out" in few.warnings()
+
+
+def test_a_run_that_fails_does_so_where_a_probe_is_not_defined_in_others(tmp_path):
+    x = np.random.default_rng(0).normal(size=(2, 16)).tolist()
+    losses = {"arm": np.r_[np.full(12, NAN), np.ones(4)]}
+    report = with_probe(tmp_path, {"base": x[0], "arm": [*[None] * 13, *x[1][13:]]}, losses=losses)
+    row = named(report)["arm"]
+    assert (row.verdict, row.failed, row.compared.n) == ("fails more often", 12, 15)
+    assert "arm: mine is undefined in 1 of 16 runs, whose pairs are left out" in report.warnings()
+
+
+def test_questions_of_arms_that_were_not_computed_are_corrected_for(tmp_path):
+    """And the report says how many there are: those that were planned."""
+    arms = {"base": BASE, "arm": BASE[::-1] + 0.05}
+    alone, one_failed = made.report(tmp_path, arms), made.report(tmp_path, arms, failed={"other": "no memory"})
+    assert one_failed.contrasts["arm"].p == pytest.approx(min(1.0, 2 * alone.contrasts["arm"].p))
+    assert [" ".join(r.summary()).split("; ")[1].split(",")[0] for r in (alone, one_failed)] == [
+        "1 comparison",
+        "2 comparisons",
+    ]
+    weights = {"a": {"arm": 1.0, "base": -1.0}, "gone": {"gone": 1.0, "base": -1.0}}
+    asked = made.report(tmp_path, arms, contrasts=weights, failed={"gone": "no memory"})
+    assert asked.contrasts["a"].p == one_failed.contrasts["arm"].p
+    assert "; 2 comparisons, whose" in asked.summary()[0]
+
+
+@pytest.mark.parametrize("contrasts", [{}, {"question": {"arm": 1.0, "base": -1.0}}, FOUR])
+def test_too_few_pairs_for_ranks_are_named_in_every_question(tmp_path, contrasts):
+    """Of failed runs and of equal differences; and nothing stands for a difference that no pair supports."""
+    losses = {"base": np.r_[NAN, BASE[1:4]], "arm": np.r_[BASE[:3], NAN], "a": BASE[:4], "b": BASE[:4]}
+    report = made.report(tmp_path, losses if contrasts is FOUR else dict(list(losses.items())[:2]), contrasts=contrasts)
+    (name,) = report.contrasts.keys() - {"a", "b"}
+    said = "is too few for an interval of signed ranks, which judge failed runs and equal differences"
+    assert f"{name}: n = 4 {said}" in report.warnings()
+    two = {name: np.r_[NAN, 3.0] if name == "base" else np.r_[3.0, NAN] for name in ("base", "arm")}
+    report = made.report(tmp_path / "two", two)
+    assert verdicts(report)[2][1][2] == "– [−∞, +∞]"
+    report.write(tmp_path)
+    equal = made.report(tmp_path / "equal", {"base": BASE[:4], "arm": BASE[:4] + 1})
+    assert f"arm: n = 4 {said}" in equal.warnings()
+    assert verdicts(equal)[2][1][2:] == ["+1.0000 [−∞, +∞]", "0.12", "unresolved", "4", "0", "–"]
 
 
 def test_a_study_in_which_all_fails_compares_nothing(tmp_path):

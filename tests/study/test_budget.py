@@ -19,6 +19,10 @@ BASE = RunConfig(model=ModelConfig(vocab_size=65, d_model=48, num_layers=2))
 GATED = BASE.replace({"model.feed_forward.activation": GLU()})
 
 
+SHORT = BASE.replace({"model.max_length": 8})
+WIDTH = "model.d_model"
+
+
 def width(config):
     """Of the hidden layer."""
     return config.model.feed_forward.width(config.model)
@@ -32,12 +36,21 @@ def test_a_gated_layer_gets_two_thirds_of_the_width():
     assert width(match(GATED, cost(BASE, "flops"), "flops")) == 128
 
 
-def test_a_width_may_be_a_multiple():
-    """The nearest multiple; where none is near enough, its cost is named."""
-    assert width(match(GATED, cost(BASE, "parameters"), "parameters", multiple=64)) == 128
-    assert width(match(GATED, cost(BASE, "parameters"), "parameters", multiple=5)) == 130
-    with pytest.raises(ConfigError, match="d_ff = 96 costs"):
-        match(GATED, cost(BASE, "parameters"), "parameters", multiple=96)
+def test_widths_that_the_model_refuses_are_left_out():
+    """Two heads need an even width; on either side the nearest that fits is looked at."""
+    base = BASE.replace({"model.mixer.num_heads": 2})
+    wide = base.replace({"model.d_model": 64})
+    for deep in (2, 3, 4):
+        matched = match(base.replace({"model.num_layers": deep}), cost(wide, "parameters"), "parameters", WIDTH)
+        near = [base.replace({"model.num_layers": deep, WIDTH: width}) for width in range(2, 80, 2)]
+        off = [abs(cost(one, "parameters") - cost(wide, "parameters")) for one in near]
+        assert matched == near[off.index(min(off))]
+
+
+def test_where_the_model_refuses_all_numbers_the_search_ends():
+    """No more heads of keys than of queries."""
+    with pytest.raises(ConfigError, match=r"^match: model\.mixer\.num_kv_heads is none of \d+ to \d+: .*num_kv_heads"):
+        match(BASE, 1e9, "parameters", "model.mixer.num_kv_heads")
 
 
 @pytest.mark.parametrize(("square", "step"), [(0, 1), (1, 1), (0, 7)])
@@ -130,3 +143,18 @@ def test_a_knob_that_changes_nothing_is_not_turned(knob):
 def test_a_knob_is_a_whole_number():
     with pytest.raises(ConfigError, match=r"^match: optimizer\.weight_decay is 0\.1, and a whole number is needed$"):
         match(GATED, cost(BASE, "flops"), "flops", "optimizer.weight_decay")
+
+
+@pytest.mark.parametrize(
+    ("knob", "message"),
+    [
+        ("dff", "dff: RunConfig has no 'dff'; did you mean 'd_ff'?"),
+        ("model.dmodel", "model.dmodel: ModelConfig has no 'dmodel'; did you mean 'd_model'?"),
+        ("d_ff", "model.feed_forward.d_ff: none has no 'd_ff'"),
+    ],
+)
+def test_a_knob_that_there_is_not_is_named_with_its_arm(corpus, knob, message):
+    study = Study("x", SHORT, {"a": {}, "b": {"model.feed_forward": None}}, match="parameters", match_by=knob)
+    with pytest.raises(ConfigError) as error:
+        study.configs(corpus)
+    assert str(error.value) == f"arm b: match: {message}"

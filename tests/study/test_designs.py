@@ -93,6 +93,36 @@ def test_combinations_of_one_name_are_refused(names):
         factorial(dict(zip(names, changes, strict=False)))
 
 
+@pytest.mark.parametrize("design", [add_one_in, leave_one_out])
+def test_one_factor_has_no_others(design):
+    """Alone, last and together it would be the same arm."""
+    for count in (0, 1):
+        with pytest.raises(ConfigError, match=rf"^{design.__name__}: {count} factors?; of fewer than two, arms are"):
+            design(dict(list(FACTORS.items())[:count]))
+
+
+@pytest.mark.parametrize(("arms", "sizes"), [(("a", "a @ b"), ("c", "b @ c")), (("a @ b", "a"), ("b @ c", "c"))])
+def test_two_arms_of_one_name_at_two_sizes_are_refused(arms, sizes):
+    changes = {"steps": 1}, {"steps": 2}
+    with pytest.raises(ConfigError, match=r"^ladder: two arms would be called 'a @ b @ c'; give"):
+        Ladder(dict(zip(arms, changes, strict=True)), {size: {} for size in sizes})
+
+
+@pytest.mark.parametrize(
+    ("budgets", "message"),
+    [
+        ((1e9, np.nan), "nan is not a positive number"),
+        ((np.inf,), "inf is not a positive number"),
+        ((0.0,), "0.0 is not a positive number"),
+        (1e9, "1000000000.0 is not tuple"),
+        (("1e9",), "'1e9' is not float"),
+    ],
+)
+def test_budgets_that_are_no_numbers_of_operations_are_refused(budgets, message):
+    with pytest.raises(ConfigError, match=rf"^isoflop\.budgets: {message}"):
+        IsoFlop(T.RunConfig(), sizes={"a": {}}, budgets=budgets)
+
+
 def test_designs_of_nothing_are_refused():
     for arms, sizes in (({}, {"x": {}}), ({"a": {}, "b": {}}, {})):
         with pytest.raises(ConfigError, match=r"^ladder: \d arms at \d sizes"):

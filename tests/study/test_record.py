@@ -28,8 +28,27 @@ def test_seeds_of_two_days_are_pooled(tmp_path):
     made.record(tmp_path / "tuesday", later, first_seed=6, higher_is_better=fewer).write(tmp_path / "tuesday")
     pooled_metrics = read_study(tmp_path / "monday", tmp_path / "tuesday").record.higher_is_better
     assert pooled_metrics == fewer  # those that both have
+    assert "The seeds of 2 studies are pooled." in read_study(tmp_path / "monday", tmp_path / "tuesday").summary()
     same = read_study(tmp_path / "monday", tmp_path / "monday")
     assert named(same)["arm"].seeds == 6  # the same seeds count once
+
+
+def test_the_plans_of_all_pooled_studies_are_said(tmp_path):
+    change = {"sha256": "1" * 64, "written": "2026-01-03", "runs_there": 6, "changed": ["margin"]}
+    plans = [
+        {"sha256": str(i) * 64, "written": f"2026-01-0{i}", "runs_there": 0, "changes": changes}
+        for i, changes in enumerate(([], [change], []))
+    ]
+    for i, plan in enumerate(plans):
+        made.record(tmp_path / str(i), {"a": BASE, "b": BASE}, first_seed=6 * i, plan=plan).write(tmp_path / str(i))
+    lines = read_study(*(tmp_path / str(i) for i in range(3))).summary()
+    assert lines[1:5] == [
+        "The seeds of 3 studies are pooled.",
+        "Plan 000000000000 of 2026-01-00: kept.",
+        "Plan 111111111111 of 2026-01-01: changed in margin (after 6 runs).",
+        "Plan 222222222222 of 2026-01-02: kept.",
+    ]
+    assert not any("pooled" in line for line in read_study(tmp_path / "0").summary())
 
 
 @pytest.mark.parametrize(

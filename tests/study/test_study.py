@@ -74,6 +74,7 @@ class Recency(Position):
         )
 
 
+DIFFERENCE = {"layernorm": 1.0, "rmsnorm": -1.0}
 ARMS = {
     "layernorm": {},
     "rmsnorm": {"model.norm": RMSNorm()},
@@ -235,7 +236,8 @@ def test_the_plan_is_written_first_and_changes_are_told(two_arms, tmp_path):
 
 def test_all_that_decides_a_verdict_is_in_the_plan(base, corpus):
     """No two studies that differ in it have the same plan."""
-    study = Study("norms", base, {"a": {}, "b": {"model.norm": RMSNorm()}}, seeds=2, max_seeds=8, noise_floor=False)
+    arms, rates = {"a": {}, "b": {"model.norm": RMSNorm()}}, (1e-3, 1e-2)
+    study = Study("norms", base, arms, seeds=2, max_seeds=8, noise_floor=False, learning_rates=rates)
     changes = [
         {},
         {"question": "Is it as good?"},
@@ -327,7 +329,10 @@ def test_an_arm_that_always_diverges_fails_more_often(base, corpus, tmp_path):
     ("changes", "message"),
     [
         ({"arms": {"a": {}}}, "study norms: 1 arm; a comparison needs two"),
-        ({"arms": leave_one_out({"a": {"steps": 3}})}, "study norms: arms is a Design; give its parts, **vars(design)"),
+        (
+            {"arms": leave_one_out({"a": {"steps": 3}, "b": {"seed": 1}})},
+            "study norms: arms is a Design; give its parts, **vars(design)",
+        ),
         ({"arms": "ab"}, "study norms: arms is a str; give each a name, {'base': {}"),
         ({"arms": [{}, {"model.norm": "rmsnorm"}]}, "study norms: arms is a list; give each a name"),
         ({"arms": {"a": {}, "b": "rmsnorm"}}, "study norms: arm b: Mapping is needed, and 'rmsnorm' is given"),
@@ -336,7 +341,23 @@ def test_an_arm_that_always_diverges_fails_more_often(base, corpus, tmp_path):
         ({"seeds": range(4)}, "study norms: seeds: range(0, 4) is not int"),
         ({"match": "params"}, "study norms: match: unknown value 'params'; did you mean 'parameters'?"),
         ({"max_seeds": 3}, "max_seeds 3 is less than seeds 4"),
-        ({"margin": 0.0}, "not positive"),
+        ({"margin": 0.0}, "study norms: margin 0.0 is not a positive number"),
+        ({"margin": float("inf")}, "study norms: margin inf is not a positive number"),
+        ({"arms": {"": {}, "b": {}}}, "study norms: an arm has no name"),
+        ({"arms": {"a": {}, "a, other seeds": {}}}, "'a, other seeds' is the name of the baseline under other seeds"),
+        ({"arms": {"a": {}, NOISE: {}}}, "'baseline, other seeds' is the name of the baseline under other seeds"),
+        ({"contrasts": {"layernorm, other seeds": DIFFERENCE}}, "'layernorm, other seeds' is the name of the baseline"),
+        ({"contrasts": {3: DIFFERENCE}}, "study norms: the name 3 of a contrast: str is needed, and int is given"),
+        ({"match_by": "steps"}, "study norms: match_by steps: nothing is matched; give match too"),
+        ({"minutes": 5.0}, "study norms: minutes 5 end nothing: no seeds are added; give max_seeds too"),
+        ({"minutes": 5.0, "max_seeds": 4}, "study norms: minutes 5 end nothing"),
+        (
+            {"tuned_by": "loss", "learning_rates": (1e-3,)},
+            "study norms: tuned_by loss: every arm has a single learning",
+        ),
+        ({"first_seed": -1}, "study norms: first_seed -1: its seeds, up to 1000002, are not in [0, 2³¹)"),
+        ({"first_seed": 2**31 - 4}, "study norms: first_seed 2147483644: its seeds, up to 2148483647, are not in"),
+        ({"first_seed": 2**31 - 3, "noise_floor": False}, "its seeds, up to 2147483648, are not in [0, 2³¹)"),
         ({"margin": "x"}, "study norms: margin: 'x' is not float"),
         ({"max_seeds": "8"}, "study norms: max_seeds: '8' is not int or none"),
         ({"learning_rates": ("1e-2",)}, "study norms: learning_rates: '1e-2' is not float"),
@@ -348,6 +369,7 @@ def test_an_arm_that_always_diverges_fails_more_often(base, corpus, tmp_path):
     ],
 )
 def test_impossible_studies_are_refused(base, changes, message):
+    """Before anything is computed, by the name of what is wrong."""
     arguments = {"arms": {"layernorm": {}, "rmsnorm": {}}, "seeds": 4, "learning_rates": (1e-3, 1e-2), **changes}
     with pytest.raises(ConfigError) as error:
         Study("norms", base, **arguments)
@@ -444,6 +466,24 @@ def test_a_confirmation_of_many_seeds_has_others(tuned):
     record = dataclasses.replace(tuned.report.record, config=many.to_json())
     assert many.looks[-1] == 1200
     assert many.confirmation(dataclasses.replace(tuned.report, record=record)).first_seed == 1207
+
+
+def test_a_confirmation_has_no_rate_to_choose_and_no_seeds_to_add(tuned):
+    """A record of before it said so, with what chooses rates, answers it; one of a study that is tuned does not."""
+    timed = dataclasses.replace(tuned.study, max_seeds=8, minutes=5.0, tuned_by="accuracy")
+    record = dataclasses.replace(tuned.report.record, config=timed.to_json())
+    again = timed.confirmation(dataclasses.replace(tuned.report, record=record))
+    assert (again.minutes, again.tuned_by) == (None, None)
+    before = {**again.to_json(), "tuned_by": "accuracy", "minutes": 5.0, "match_multiple": 1}
+    assert again.asked_in(dataclasses.replace(record, config=before))
+    assert not timed.asked_in(dataclasses.replace(record, config={**timed.to_json(), "tuned_by": "loss"}))
+
+
+@pytest.mark.parametrize("arm", [{"model.nrm": "rmsnorm"}, {"model.norm": "rmsnrm"}])
+def test_a_misspelt_choice_is_named_with_its_arm(base, corpus, arm):
+    for recipes in (True, False):
+        with pytest.raises(ConfigError, match=r"^arm b: .*did you mean '(norm|rmsnorm)'\?"):
+            Study("norms", base, {"a": {}, "b": arm}, recipes=recipes).configs(corpus)
 
 
 def test_a_confirmation_is_of_the_study_that_was_asked(tuned):

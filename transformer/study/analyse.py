@@ -11,13 +11,12 @@ import numpy as np
 
 from transformer.core.errors import ConfigError
 from transformer.core.files import Damaged
-from transformer.study.record import ArmRecord, Record, pooled, read_record, read_runs
+from transformer.study.record import NOISE, ArmRecord, Record, noise_name, pooled, read_record, read_runs
 from transformer.study.report import ArmReport, Estimate, Report
 from transformer.study.runs import Run, read_run
 from transformer.study.statistics import (
     ABNORMAL,
     ALPHA,
-    UNKNOWN,
     Comparison,
     Interval,
     Scores,
@@ -36,8 +35,6 @@ BATCHES_TO_HALVE = 4
 """Batches of the held-out part from which on it can be cut in two."""
 EVEN, ODD, ALL = slice(0, None, 2), slice(1, None, 2), slice(None)
 """Batches of the held-out part."""
-NOISE = "baseline, other seeds"
-"""The name of the baseline under other seeds."""
 SENSITIVITY = "sensitivity"
 """The metric that is made of losses at all learning rates."""
 
@@ -68,9 +65,15 @@ class _Runs:
         limit = np.inf if self.record.fails_above is None else self.record.fails_above
         return not run.metric("loss") <= limit
 
+    @cached_property
+    def failed(self) -> np.ndarray:
+        """(learning rates, seeds) whether each run has failed."""
+        return np.array([[self.fails(run) for run in row] for row in self.runs])
+
     def costs(self, name: str, batches: slice = ALL) -> np.ndarray:
-        """`values` as costs: with the other sign where higher is better, and infinite for a failed run."""
-        return np.nan_to_num(_sign(self.record, name) * self.values(name, batches), nan=np.inf)
+        """`values` as costs: with the other sign where higher is better, infinite for a failed run, and NaN for one in
+        which a probe is not defined."""
+        return np.where(self.failed, np.inf, _sign(self.record, name) * self.values(name, batches))
 
     @property
     def shown(self) -> slice:
@@ -147,7 +150,7 @@ def report_of(record: Record, read: Callable[[str], Run]) -> Report:
     noise = None if record.noise is None else _Runs(record.noise, record, found[NOISE])
     base = record.baseline
     asked = record.questions
-    level = {"comparisons": max(len(asked), 1), "alpha": ALPHA / len(record.looks)}
+    level = {"comparisons": record.comparisons, "alpha": ALPHA / len(record.looks)}
 
     def answer(weights: Mapping[str, float], metric: str) -> Comparison:
         return _contrast([(w, arms[name]) for name, w in weights.items()], metric, record, level)
@@ -165,7 +168,7 @@ def report_of(record: Record, read: Callable[[str], Run]) -> Report:
     if noise is not None:
         pair = [(1.0, noise), (-1.0, arms[base])]
         compared = {metric: _contrast(pair, metric, record, level) for metric in names if noise.defines(metric)}
-        own = _arm_report(f"{base}, other seeds", noise, names, compared, arms[base])
+        own = _arm_report(noise_name(base), noise, names, compared, arms[base])
     estimates = [np.array(row.estimates) for row in rows]
     shortest = min(map(len, estimates))
     return Report(
@@ -226,14 +229,16 @@ def _arm_report(
     """The row of an arm, compared by metric; without comparisons it is the baseline."""
     record, arm, tuning = runs.record, runs.arm, runs.tuning
     count = len(arm.seeds)
-    metrics = {}
+    metrics, undefined = {}, []
     for metric in names:
         scores, sign = runs.scores(metric, count), _sign(record, metric)
         metrics[metric] = _estimate(sign * scores.best, sign * scores.held, compared.get(metric))
+        if (lacking := np.isnan(scores).any(0).sum()) and runs.defines(metric):
+            undefined.append(f"{metric} is undefined in {lacking} of {count} runs, whose pairs are left out")
     values = {metric: runs.values(metric, runs.shown) for metric in names if metric != SENSITIVITY}
     estimates = values[record.metric][tuning.chosen]
     healthy = estimates[np.isfinite(estimates)]
-    failed = np.array([[runs.fails(run) for run in row] for row in runs.runs])
+    failed = runs.failed
     higher = record.higher_is_better[record.metric]
     return ArmReport(
         name=name,
@@ -257,13 +262,14 @@ def _arm_report(
         signals=arm.signals,
         doubts=arm.warnings
         + ([] if runs.defines(record.metric) else [f"it has no {record.metric}, and is not compared"])
+        + undefined
         + tuning.doubts()
-        + _doubts(values[record.metric], count, next(iter(compared.values()), None)),
+        + _doubts(values[record.metric], count),
     )
 
 
 def _estimate(best: np.ndarray, held: np.ndarray, compared: Comparison | None) -> Estimate:
-    """The middle of both readings of one metric, over the runs that did not fail."""
+    """The middle of both readings of one metric, over the runs that have one and did not fail."""
     kind, unkind = (x[np.isfinite(x)] for x in (best, held))
     if not kind.size or not unkind.size:
         return Estimate(None, Interval(-np.inf, np.inf), compared)
@@ -271,13 +277,11 @@ def _estimate(best: np.ndarray, held: np.ndarray, compared: Comparison | None) -
     return Estimate(float(kind.mean() + unkind.mean()) / 2, Interval(min(ends), max(ends)), compared)
 
 
-def _doubts(values_RS: np.ndarray, count: int, compared: Comparison | None) -> list[str]:
+def _doubts(values_RS: np.ndarray, count: int) -> list[str]:
     """What the numbers themselves say against intervals from normal theory."""
     said = []
     if count < FEW:
         said.append(f"{count} seeds: intervals stand on normal theory alone")
-    if compared and any(compared.failures) and compared.interval == UNKNOWN:
-        said.append(f"with failed runs, {compared.n} seeds are too few for an interval of the difference")
     if (p := normality_p(values_RS)) < ABNORMAL:
         said.append(f"runs of one learning rate are not normally distributed (p = {p:.1g}): intervals may be too short")
     return said

@@ -1,7 +1,8 @@
 """The arms of a study, ready to run: with their data, what papers prescribe, and sizes that match the budget."""
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,8 +16,8 @@ from transformer.core.values import to_text
 from transformer.data.dataset import Dataset, fingerprint_arrays, load_data
 from transformer.runs.config import Replica, RunConfig
 from transformer.study import budget as budgets
-from transformer.study.analyse import NOISE
 from transformer.study.initial_signals import doubts, signals
+from transformer.study.record import NOISE
 from transformer.study.runs import SUMS, ArmRuns
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def with_data(
         name: {**study.recipe(name), **{path: value for path, value in arm.items() if path != RATE}}
         for name, arm in study.arms.items()
     }
-    arms = {name: _changed(study.base, name, {"data": base.data, **own}) for name, own in changes.items()}
+    arms = {name: changed(study.base, name, {"data": base.data, **own}) for name, own in changes.items()}
     loaded = {base.data: data} | {arm.data: load_data(arm.data) for arm in arms.values() if arm.data != base.data}
     datasets = {name: loaded[arm.data] for name, arm in arms.items()}
     configs = {name: datasets[name].complete(arm) for name, arm in arms.items()}
@@ -145,12 +146,19 @@ def with_data(
     return _as_costly(study, configs, datasets), datasets
 
 
-def _changed(base: RunConfig, arm: str, changes: dict[str, Any]) -> RunConfig:
-    """The base with the changes of an arm, which errors name."""
+@contextlib.contextmanager
+def _named(arm: str) -> Iterator[None]:
+    """Errors within are of an arm, and name it."""
     try:
-        return base.replace(changes)
+        yield
     except ConfigError as error:
         raise ConfigError(f"arm {arm}: {error}") from None
+
+
+def changed(base: RunConfig, arm: str, changes: dict[str, Any]) -> RunConfig:
+    """The base with the changes of an arm, which errors name."""
+    with _named(arm):
+        return base.replace(changes)
 
 
 def _as_long(study: "Study", configs: Mapping[str, RunConfig], seconds: Mapping[str, float]) -> dict[str, RunConfig]:
@@ -168,12 +176,12 @@ def _as_costly(
     if budget is None:
         return dict(configs)
     target = budgets.cost(configs[baseline], budget, datasets[baseline])
-    return {
-        name: config
-        if name == baseline
-        else budgets.match(config, target, budget, study.match_by, study.match_multiple, datasets[name])
-        for name, config in configs.items()
-    }
+    matched = {}
+    for name, config in configs.items():
+        with _named(name):
+            own = (budget, study.match_by, datasets[name])
+            matched[name] = config if name == baseline else budgets.match(config, target, *own)
+    return matched
 
 
 def _step_seconds(

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from transformer.core.checks import check_kind, check_type, hints
 from transformer.core.errors import ConfigError, nearest
 from transformer.runs.config import RunConfig
-from transformer.study.analyse import NOISE
+from transformer.study.arms import NOISE_SEEDS
+from transformer.study.budget import MATCH_BY
 from transformer.study.designs import Design
+from transformer.study.record import NOISE, noise_name
 from transformer.study.runs import SUMS
 
 if TYPE_CHECKING:
@@ -23,10 +25,19 @@ def check_study(study: "Study") -> None:
     for name in types.keys() - {"base", "arms", "contrasts", "_"}:
         check_type(getattr(study, name), types[name], f"{where}: {name}")
     _check_arms(study, where)
+    _check_contrasts(study, where)
     _check_budget(study, where)
     _check_metrics(study, where)
+    if study.noise_floor:
+        for name in (NOISE, noise_name(study.baseline_name)):
+            if name in {*study.arms, *study.contrasts}:
+                raise ConfigError(f"{where}: {name!r} is the name of the baseline under other seeds; take another")
+
+
+def _check_contrasts(study: "Study", where: str) -> None:
     check_kind(study.contrasts, Mapping, f"{where}: contrasts")
     for name, weights in study.contrasts.items():
+        check_kind(name, str, f"{where}: the name {name!r} of a contrast")
         check_kind(weights, Mapping, f"{where}: contrast {name}")
         for arm, weight in weights.items():
             if not isinstance(weight, numbers.Real):
@@ -48,10 +59,10 @@ def _check_arms(study: "Study", where: str) -> None:
     for name, changes in study.arms.items():
         check_kind(name, str, f"{where}: the name {name!r} of an arm")
         check_kind(changes, Mapping, f"{where}: arm {name}")
+    if "" in study.arms:
+        raise ConfigError(f"{where}: an arm has no name")
     if len(study.arms) < 2:
         raise ConfigError(f"{where}: {len(study.arms)} arm{'s' * (not study.arms)}; a comparison needs two")
-    if study.noise_floor and NOISE in study.arms:
-        raise ConfigError(f"{where}: {NOISE!r} is the name of the baseline under other seeds; give the arm another")
     if study.baseline is not None and study.baseline not in study.arms:
         raise ConfigError(f"{where}: no arm {study.baseline!r}{nearest(study.baseline, study.arms)}")
     if wrong := [rate for arm in study.arms for rate in study.rates(arm) if not 0 <= rate < math.inf]:
@@ -63,10 +74,15 @@ def _check_budget(study: "Study", where: str) -> None:
         raise ConfigError(f"{where}: {study.seeds} seeds; an interval needs two")
     if study.max_seeds is not None and study.max_seeds < study.seeds:
         raise ConfigError(f"{where}: max_seeds {study.max_seeds} is less than seeds {study.seeds}")
+    if study.minutes is not None and len(study.looks) == 1:
+        raise ConfigError(f"{where}: minutes {study.minutes:g} end nothing: no seeds are added; give max_seeds too")
+    if study.match is None and study.match_by != MATCH_BY:
+        raise ConfigError(f"{where}: match_by {study.match_by}: nothing is matched; give match too")
     if study.match == "seconds" and study.match_by != "steps":
         raise ConfigError(f"{where}: match_by {study.match_by}; time is matched by steps")
-    if study.match_multiple < 1:
-        raise ConfigError(f"{where}: match_multiple {study.match_multiple} is not a positive number")
+    last = study.first_seed + study.looks[-1] - 1 + (NOISE_SEEDS if study.noise_floor else 0)
+    if study.first_seed < 0 or last >= 2**31:
+        raise ConfigError(f"{where}: first_seed {study.first_seed}: its seeds, up to {last}, are not in [0, 2³¹)")
 
 
 def _check_metrics(study: "Study", where: str) -> None:
@@ -76,8 +92,12 @@ def _check_metrics(study: "Study", where: str) -> None:
     for asked in (study.metric, *([study.tuned_by] if study.tuned_by else [])):
         if asked not in labels:
             raise ConfigError(f"{where}: no metric {asked!r}{nearest(asked, labels)}")
-    if not study.margin > 0:
-        raise ConfigError(f"{where}: margin {study.margin} is not positive")
+    if study.tuned_by is not None and not study.tuned:
+        raise ConfigError(
+            f"{where}: tuned_by {study.tuned_by}: every arm has a single learning rate, which none chooses"
+        )
+    if not 0 < study.margin < math.inf:
+        raise ConfigError(f"{where}: margin {study.margin} is not a positive number")
     for number in ("fails_above", "minutes"):
         if (value := getattr(study, number)) is not None and not value >= 0:
             raise ConfigError(f"{where}: {number} {value} is negative or not a number")

@@ -9,11 +9,12 @@ A *factor* is a choice that is made or not: changes to a config, under a name.
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from transformer.core.checks import check_kind
+from transformer.core.checks import check_kind, check_type
 from transformer.core.errors import ConfigError
 from transformer.data.dataset import Dataset
 from transformer.runs.config import RunConfig
@@ -56,15 +57,23 @@ def _differences(old: Any, new: Any, path: str):
 
 
 def add_one_in(factors: Factors) -> Design:
-    """The base, each factor alone, and all of them: what a choice gives where no other is made."""
-    _check_factors(factors)
+    """The base, each factor alone, and all of them: what a choice gives where no other is made.
+
+    Raises:
+      ConfigError: fewer than two factors, or two that change the same path.
+    """
+    _check_factors(factors, "add_one_in")
     alone = {f"+ {name}": dict(changes) for name, changes in factors.items()}
     return Design({"base": {}, **alone, "all": _merged(factors)}, "base")
 
 
 def leave_one_out(factors: Factors) -> Design:
-    """All factors, all but each of them, and none: what a choice gives where all others are made."""
-    _check_factors(factors)
+    """All factors, all but each of them, and none: what a choice gives where all others are made.
+
+    Raises:
+      ConfigError: fewer than two factors, or two that change the same path.
+    """
+    _check_factors(factors, "leave_one_out")
     all_but = {f"− {name}": _merged({k: v for k, v in factors.items() if k != name}) for name in factors}
     return Design({"all": _merged(factors), **all_but, "base": {}}, "all")
 
@@ -101,14 +110,18 @@ def factorial(factors: Factors) -> Design:
     return Design(arms, "base", contrasts)
 
 
-def _check_factors(factors: Any) -> None:
-    """Raise `ConfigError` where they are no changes by the name of a factor."""
+def _check_factors(factors: Any, several: str = "") -> None:
+    """Raise `ConfigError` where they are no changes by the name of a factor, or too few for the design `several`."""
     example = "{'rms': {'model.norm': RMSNorm()}, 'alibi': {'model.position': ALiBi()}}"
     if not isinstance(factors, Mapping):
         raise ConfigError(f"factors: a dict is needed, such as {example}, and {type(factors).__name__} is given")
     if wrong := [name for name, changes in factors.items() if not isinstance(changes, Mapping)]:
         given = type(factors[wrong[0]]).__name__
         raise ConfigError(f"factor {wrong[0]}: {given} is given; its changes are a dict, as in {example}")
+    if several and len(factors) < 2:
+        raise ConfigError(
+            f"{several}: {len(factors)} factor{'s' * (not factors)}; of fewer than two, arms are the same"
+        )
 
 
 def _merged(factors: Factors) -> dict[str, Any]:
@@ -143,22 +156,29 @@ class Ladder:
             _check_factors(given)
         if not self.arms or not self.sizes:
             raise ConfigError(f"ladder: {len(self.arms)} arms at {len(self.sizes)} sizes; it needs one of each")
+        names = [self.name(arm, size) for size in self.sizes for arm in self.arms]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ConfigError(f"ladder: two arms would be called {twice[0]!r}; give an arm or a size another name")
+
+    def name(self, arm: str, size: str) -> str:
+        """The arm of a size."""
+        return f"{arm} @ {size}"
 
     @property
     def design(self) -> Design:
         """The arms of all sizes, with a question for each arm and size."""
         baseline, *others = self.arms
         arms = {
-            f"{name} @ {size}": _merged({f"arm {name}": changes, f"size {size}": grown})
+            self.name(name, size): _merged({f"arm {name}": changes, f"size {size}": grown})
             for size, grown in self.sizes.items()
             for name, changes in self.arms.items()
         }
         contrasts = {
-            f"{name} @ {size}": {f"{name} @ {size}": 1.0, f"{baseline} @ {size}": -1.0}
+            self.name(name, size): {self.name(name, size): 1.0, self.name(baseline, size): -1.0}
             for size in self.sizes
             for name in others
         }
-        return Design(arms, f"{baseline} @ {next(iter(self.sizes))}", contrasts)
+        return Design(arms, self.name(baseline, next(iter(self.sizes))), contrasts)
 
 
 @dataclass(frozen=True)
@@ -177,6 +197,9 @@ class IsoFlop:
     def __post_init__(self):
         check_kind(self.base, RunConfig, "isoflop: base")
         _check_factors(self.sizes)
+        check_type(self.budgets, tuple[float, ...], "isoflop.budgets")
+        if wrong := [budget for budget in self.budgets if not 0 < budget < math.inf]:
+            raise ConfigError(f"isoflop.budgets: {wrong[0]} is not a positive number")
         length = self.base.data.example_length
         if self.data is None and length not in (None, self.base.model.max_length):
             raise ConfigError(f"isoflop.data: examples have {length} tokens, not max_length; give data=load_data(…)")

@@ -15,6 +15,15 @@ from transformer.training.metrics import METRICS
 STUDY = "study.json"
 
 
+def noise_name(baseline: str) -> str:
+    """The name of a baseline under other seeds."""
+    return f"{baseline}, other seeds"
+
+
+NOISE = noise_name("baseline")
+"""Its key among arms, whatever the baseline is called."""
+
+
 @dataclass(frozen=True)
 class ArmRecord:
     """One arm: what it is, and the files of its runs."""
@@ -74,7 +83,8 @@ class Record:
     reference: tuple[str, float] | None
     """Name and loss of a simple model on the same split."""
     plan: dict[str, Any]
-    """The plan, its hash, when it was written, and what was changed after runs had been seen."""
+    """The plan, its hash, when it was written, and what was changed after runs had been seen; `pooled`: those of other
+    studies whose seeds are among these."""
     config: dict[str, Any]
     """All fields of the study."""
     data: dict[str, Any]
@@ -99,6 +109,12 @@ class Record:
     def chooses(self) -> str:
         """The metric that chooses learning rates."""
         return self.tuned_by or self.metric
+
+    @property
+    def comparisons(self) -> int:
+        """How many questions the study asks, those of arms that could not be computed too: p are corrected for all."""
+        arms = [name for name in (*self.arms, *self.failed) if name != NOISE]
+        return max(len(self.contrasts or against(self.baseline, arms)), 1)
 
     @property
     def questions(self) -> dict[str, dict[str, float]]:
@@ -178,8 +194,9 @@ def _pooled(first: Record, second: Record) -> Record:
         raise ConfigError(f"{first.name}, {second.name}: arms {', '.join(first.arms)} and {', '.join(second.arms)}")
     arms = {name: _pooled_arm(name, arm, second.arms[name]) for name, arm in first.arms.items()}
     noise = first.noise and second.noise and _pooled_arm("under other seeds", first.noise, second.noise)
+    plans = {**first.plan, "pooled": [*first.plan.get("pooled", []), second.plan]}
     both = {name: up for name, up in first.higher_is_better.items() if name in second.higher_is_better}
-    return dataclasses.replace(first, arms=arms, noise=noise, higher_is_better=both)
+    return dataclasses.replace(first, arms=arms, noise=noise, plan=plans, higher_is_better=both)
 
 
 def _pooled_arm(name: str, first: ArmRecord, second: ArmRecord) -> ArmRecord:

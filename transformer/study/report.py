@@ -13,7 +13,7 @@ from rich.table import Table
 
 from transformer.core.errors import ConfigError
 from transformer.study import pages, plan
-from transformer.study.record import Record
+from transformer.study.record import ArmRecord, Record
 from transformer.study.runs import SUMS
 from transformer.study.statistics import ALPHA, UNKNOWN, Comparison, Interval, change, unseen_share
 from transformer.study.tables import tables, verdicts
@@ -57,9 +57,9 @@ class ArmReport:
     failed_anywhere: tuple[int, int]
     """Failed runs at all rates, and all runs."""
     by_metric: dict[str, list[list[float]]]
-    """(learning rates, seeds) of each metric, the primary one first; NaN for a failed run."""
+    """(learning rates, seeds) of each metric, the primary one first; NaN for a failed run, or an undefined value."""
     estimates: list[float]
-    """(seeds,) of the primary metric at the learning rate; NaN for a failed run."""
+    """(seeds,) of the primary metric at the learning rate; NaN for a failed run, or where it is not defined."""
     deviation: float | None
     """Standard deviation over the seeds that did not fail."""
     worst: float | None
@@ -82,7 +82,7 @@ class ArmReport:
 
     @property
     def values(self) -> list[list[float]]:
-        """(learning rates, seeds) of the primary metric; NaN for a failed run."""
+        """(learning rates, seeds) of the primary metric; NaN for a failed run, or where it is not defined."""
         return next(iter(self.by_metric.values()))
 
     @property
@@ -158,7 +158,8 @@ class Report:
 
     def summary(self) -> list[str]:
         """What the numbers are, in a few lines."""
-        record, k = self.record, len(self.contrasts)
+        record, k = self.record, self.record.comparisons
+        plans = [record.plan, *record.plan.get("pooled", [])]
         level = f"{ALPHA:g}" if len(record.looks) == 1 else f"{ALPHA:g} over {len(record.looks)} looks at the results"
         together = "" if self.correlation is None else f" Correlation over seeds ρ = {self.correlation:.2f}."
         lines = [
@@ -166,7 +167,8 @@ class Report:
             f"Baseline {record.baseline}; {k} comparison{'s' * (k != 1)}, whose intervals hold together and whose p "
             f"are corrected (error {level}). Equivalent: within {record.margin:g}.{together}",
             *(f"{name}: {_weighted(weights)}." for name, weights in record.contrasts.items()),
-            plan.said(record.plan),
+            *([f"The seeds of {len(plans)} studies are pooled."] if len(plans) > 1 else []),
+            *map(plan.said, plans),
         ]
         seeds = max(arm.seeds for arm in self.arms)
         lines.append(
@@ -206,7 +208,8 @@ class Report:
                 f"all runs of all arms have {metric} {same.pop():g}, which tells none from another: take the loss, "
                 "other steps or another task"
             )
-        said += [f"{name}: {doubt}" for name, answer in self.contrasts.items() if (doubt := _of_ranks(answer))]
+        answers = self.contrasts.items()
+        said += [f"{name}: {doubt}" for name, answer in answers if (doubt := _of_few(answer) or _of_ranks(answer))]
         doubts: dict[str, list[str]] = {}
         for arm in self.arms:
             for doubt in arm.doubts:
@@ -217,17 +220,21 @@ class Report:
         """The questions that both studies ask of arms of one name, such as on two texts: both answers, and their gap.
 
         A dict for each question, for `pandas.DataFrame`: `question`, `here` and `there` (the differences), their
-        verdicts, and `change` from there to here with the ends of its interval, which hold together. The runs of the
-        two studies must be others.
+        verdicts, and `change` from there to here with the ends of its interval, which hold together.
 
         Raises:
-          ConfigError: they are judged by different metrics.
+          ConfigError: they are judged by different metrics, or some of their runs are the same, whose differences are
+            not independent.
         """
         if self.record.metric != other.record.metric:
             metrics = f"{self.record.metric} and {other.record.metric}"
             raise ConfigError(f"beside: {self.name} and {other.name} are judged by {metrics}, which have no difference")
         asked, again = self.record.questions, other.record.questions
         both = [name for name in self.contrasts if name in other.contrasts and asked[name] == again[name]]
+        for arm in dict.fromkeys(arm for name in both for arm in asked[name]):
+            own, others = (_files(record.arms[arm]) for record in (self.record, other.record))
+            if own & others:
+                raise ConfigError(f"beside: {self.name} and {other.name} share {len(own & others)} runs of arm {arm}")
         rows = []
         for name in both:
             here, there = self.contrasts[name], other.contrasts[name]
@@ -296,6 +303,11 @@ Unresolved = Callable[[Report], Sequence[str]]
 """The names of the questions of a report that are open."""
 
 
+def _files(arm: ArmRecord) -> set[str]:
+    """The names of the runs of an arm, which tell them apart in any folder."""
+    return {Path(name).name for row in arm.files for name in row}
+
+
 def _weighted(weights: Mapping[str, float]) -> str:
     """A question as a sum of arms: [a] − 0.5 × [b] − 0.5 × [c]."""
     words = []
@@ -314,6 +326,13 @@ def _finite_leaves(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite_leaves(v) for v in value]
     return finite(value) if isinstance(value, float) else value
+
+
+def _of_few(answer: Comparison) -> str:
+    """Why an answer has no interval; nothing where it has one."""
+    if answer.deviation is not None or answer.interval != UNKNOWN:
+        return ""
+    return f"n = {answer.n} is too few for an interval of signed ranks, which judge failed runs and equal differences"
 
 
 def _of_ranks(answer: Comparison) -> str:

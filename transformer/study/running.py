@@ -18,11 +18,11 @@ from transformer.data.order import ORDER
 from transformer.runs.config import Replica
 from transformer.runs.mesh import MeshConfig
 from transformer.study import plan
-from transformer.study.analyse import NOISE, analyse
+from transformer.study.analyse import analyse
 from transformer.study.arms import Arm
 from transformer.study.cell import Cell, replicas_of
 from transformer.study.engines import Engine
-from transformer.study.record import ArmRecord, Record, read_record
+from transformer.study.record import NOISE, ArmRecord, Record, read_record
 from transformer.study.report import Report, Unresolved
 from transformer.study.runs import HIGHER_IS_BETTER, SUMS
 from transformer.training.environment import environment

@@ -125,7 +125,7 @@ def ladder_laws(report: Report, ladder: Ladder) -> dict[str, ArmScaling]:
     found: dict[str, ArmScaling] = {}
     first, baseline = None, next(iter(ladder.arms))
     for name in ladder.arms:
-        own = [rows[f"{name} @ {size}"] for size in ladder.sizes if f"{name} @ {size}" in rows]
+        own = [rows[ladder.name(name, size)] for size in ladder.sizes if ladder.name(name, size) in rows]
         losses_NS, sizes = _losses(own), [arm.parameters for arm in own]
         if losses_NS is None or len(own) < len(ladder.sizes):
             continue

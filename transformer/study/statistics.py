@@ -1,7 +1,7 @@
 """What the runs of two arms say about their difference: one interval, one p and one verdict for each question.
 
-All numbers here are *costs*: lower is better, and a failed run costs infinity. How the pieces fit together is on two
-pages in `docs/statistics.md`.
+All numbers here are *costs*: lower is better, a failed run costs infinity, and one in which the metric is not defined
+NaN. How the pieces fit together is on two pages in `docs/statistics.md`.
 """
 
 import functools
@@ -23,6 +23,8 @@ LARGE_CRITICAL_VALUE = 1e4
 """Above it scipy's noncentral t does not converge, and its limit is exact to one part in 10⁴."""
 ABNORMAL = 0.02
 """p of normal values below which a report warns."""
+ROUNDING = 1e-9
+"""Share of differences within which they are equal."""
 
 
 class Interval(NamedTuple):
@@ -58,10 +60,10 @@ class Comparison:
     """The answer to one question of a study: a weighted sum of arms, such as an arm minus the baseline."""
 
     n: int
-    """Seeds that give a difference: all but those under which both sides failed."""
+    """Seeds that give a difference: all but those under which both sides failed, or one is not defined."""
     difference: float
-    """The middle of its two readings: of paired differences their mean, where runs failed their pseudo-median; NaN
-    without any."""
+    """The middle of its two readings: of paired differences their mean, or their pseudo-median where ranks decide; NaN
+    without any, and between infinities of both signs."""
     interval: Interval
     """Together with those of all other comparisons it covers the truth with probability 1 - α."""
     p: float
@@ -69,17 +71,17 @@ class Comparison:
     verdict: Verdict
     """What the interval says, or the failures."""
     deviation: float | None
-    """Standard deviation of the differences; None with failures or fewer than two seeds."""
+    """Standard deviation of the differences; None where ranks decide, or of fewer than two seeds."""
     correlation: float | None
     """Pearson's ρ of arm and baseline over seeds: how much pairing helps; None where undefined."""
     detectable: float
-    """The difference that these seeds detect with 80 % power; infinite with failures or fewer than two seeds."""
+    """The difference that these seeds detect with 80 % power; infinite without a deviation."""
     failures: tuple[int, int] = (0, 0)
     """Failed runs of the arm and of the baseline among these seeds."""
     p_failures: float = 1.0
     """Corrected p of equal shares of failures; below α/2 it decides the verdict."""
     by_ranks: Interval = UNKNOWN
-    """The interval that signed ranks give, which stands on symmetry alone; `interval` itself where runs failed."""
+    """The interval that signed ranks give, which stands on symmetry alone; `interval` itself where they decide."""
 
     @property
     def same(self) -> bool:
@@ -98,7 +100,8 @@ def compare(
     comparisons (Dunn 1961). With failures it is that of the signed-rank test (Wilcoxon 1945; Hodges and Lehmann 1963),
     a failure being worse than any other run; then α is halved, and the other half tests the shares of failures
     (Fisher's exact test, which has too large a p where failures of a pair go together). A seed under which arms of both
-    signs failed says nothing about their difference and has none.
+    signs failed says nothing about their difference and has none, as one under which a cost is not defined. Where all
+    differences are equal and not 0 they show no spread to judge them by, and ranks decide, too.
 
     Args:
       parts: weight and scores of each arm, in any order, all over the same seeds in the same order.
@@ -107,22 +110,21 @@ def compare(
       alpha: probability of any false verdict over all of them.
 
     Raises:
-      ValueError: scores are not vectors of one length, a cost is nan, or the margin is not positive.
+      ValueError: scores are not vectors of one length, or the margin is not positive.
     """
     parts = sorted(parts, key=lambda part: -part[0])  # of a pair the arm first, then what it is compared with
     lengths = {array.shape for _, scores in parts for array in scores}
     if len(lengths) != 1 or len(next(iter(lengths))) != 1:
         raise ValueError(f"compare: scores {sorted(lengths)} are not vectors of one length")
-    if any(np.isnan(array).any() for _, scores in parts for array in scores):
-        raise ValueError("compare: a cost is nan; a failed run costs infinity")
     if not margin > 0:
         raise ValueError(f"compare: margin {margin} is not positive")
     kind, unkind = readings(parts)
     n, seeds = kind.size, len(parts[0][1].best)
     failed = any(np.isinf(array).any() for _, scores in parts for array in scores)
     level, corrections = (alpha / 2 if failed else alpha) / comparisons, comparisons * (ALPHA / alpha)
+    by_ranks = failed or _equal(kind) or _equal(unkind)
     ranked = ranks(kind, level), ranks(unkind, level)
-    low, high = ranked if failed else (student(kind, level), student(unkind, level))
+    low, high = ranked if by_ranks else (student(kind, level), student(unkind, level))
     interval = _hull(low, high)
     p = max(low.p, high.p) if low.estimate * high.estimate > 0 else 1.0
     failures, p_failures = (0, 0), 1.0
@@ -131,10 +133,10 @@ def compare(
         _, p_equal = stats.fisher_exact([[f, seeds - f] for f in failures])
         p_failures = min(1.0, corrections * float(np.asarray(p_equal)))
     pair = [scores.best for _, scores in parts] if len(parts) == 2 else None
-    deviation = None if failed or n < 2 else max(float(x.std(ddof=1)) for x in (kind, unkind))
+    deviation = None if by_ranks or n < 2 else max(float(x.std(ddof=1)) for x in (kind, unkind))
     return Comparison(
         n=n,
-        difference=_middle(low.estimate, high.estimate),
+        difference=(low.estimate + high.estimate) / 2,
         interval=interval,
         p=min(1.0, p * corrections * (2 if failed else 1)),
         verdict=_verdict(interval, margin, failed, failures, p_failures < ALPHA / 2),
@@ -153,9 +155,10 @@ def _hull(first: "Location", second: "Location") -> Interval:
     return Interval(float(min(ends)), float(max(ends)))
 
 
-def _middle(low: float, high: float) -> float:
-    """The mean of two readings; 0 where they are infinite with two signs."""
-    return 0.0 if low == -high else (low + high) / 2
+def _equal(differences: np.ndarray) -> bool:
+    """Whether all are the same number to rounding, and not 0."""
+    largest = np.abs(differences).max(initial=0.0)
+    return 0 < largest < math.inf and bool(np.ptp(differences) <= ROUNDING * largest)
 
 
 def _verdict(interval: Interval, margin: float, failed: bool, failures: Sequence[int], differ: bool) -> Verdict:
@@ -172,7 +175,7 @@ def _verdict(interval: Interval, margin: float, failed: bool, failures: Sequence
 def change(first: Comparison, second: Comparison, comparisons: int = 1) -> tuple[float, Interval]:
     """A difference minus the same difference in another study, of other runs, with its interval (Welch 1947).
 
-    The whole line where runs failed or a study has fewer than two seeds.
+    The whole line where ranks decided, or a study has fewer than two seeds.
     """
     gap = first.difference - second.difference
     parts = [one.deviation**2 / one.n for one in (first, second) if one.deviation is not None]
@@ -189,7 +192,7 @@ def change(first: Comparison, second: Comparison, comparisons: int = 1) -> tuple
 def readings(parts: Sequence[tuple[float, Scores]]) -> tuple[np.ndarray, np.ndarray]:
     """Σ weight · cost by seed, (S,) each: as kind and as unkind as possible to arms with positive weight.
 
-    Without the seeds under which arms of both signs failed.
+    Without the seeds under which arms of both signs failed, or a cost is not defined.
     """
 
     def added(kind: bool) -> np.ndarray:
@@ -226,8 +229,9 @@ def student(differences: np.ndarray, level: float) -> Location:
 def ranks(differences: np.ndarray, level: float) -> Location:
     """The signed-rank test of a pseudo-median of 0, exact for any symmetric distribution, and its interval.
 
-    Differences may be infinite, all equally so; differences of 0 count against rejection. Where even the most extreme
-    ranks are likelier than `level`, the interval is the whole line.
+    Differences may be infinite, all equally so; differences of 0 count against rejection, and so does the mean of
+    infinities of both signs, which is anywhere. Where even the most extreme ranks are likelier than `level`, the
+    interval is the whole line.
     """
     n = differences.size
     if n == 0:
@@ -235,17 +239,20 @@ def ranks(differences: np.ndarray, level: float) -> Location:
     largest = 1e6 * (1 + np.abs(differences[np.isfinite(differences)]).max(initial=0.0))
     x = np.clip(differences, -largest, largest)
     i, j = np.triu_indices(n)
-    walsh = np.sort((x[i] + x[j]) / 2)
+    walsh, anywhere = (x[i] + x[j]) / 2, x[i] * x[j] == -(largest**2)
+    lowest, highest = (np.sort(np.where(anywhere, end, walsh)) for end in (-largest, largest))
+    known = np.sort(walsh[~anywhere])
     below = np.cumsum(_signed_rank_counts(n)) / 2.0**n  # P(W ≤ w)
 
     def value(walsh_average: float) -> float:
         return math.copysign(math.inf, walsh_average) if abs(walsh_average) > largest / 4 else walsh_average
 
-    extreme = min((walsh <= 0).sum(), (walsh >= 0).sum())
+    extreme = min((lowest <= 0).sum(), (highest >= 0).sum())
     p = min(1.0, 2 * float(below[extreme]))
     beyond = int((2 * below <= level).sum())
-    ends = (value(walsh[beyond - 1]), value(walsh[-beyond])) if beyond else UNKNOWN
-    return Location(value(float(np.median(walsh))), Interval(*ends), p)
+    ends = (value(lowest[beyond - 1]), value(highest[-beyond])) if beyond else UNKNOWN
+    middle = value(known[(known.size - 1) // 2]) + value(known[known.size // 2])
+    return Location(float(middle) / 2, Interval(*ends), p)
 
 
 @functools.cache

@@ -21,8 +21,8 @@ from transformer.runs.config import RunConfig
 from transformer.runs.mesh import AUTOMATIC, MeshConfig
 from transformer.runs.optimizer import OptimizerConfig
 from transformer.study.analyse import FEW
-from transformer.study.arms import RATE, Arm, prepared, with_data
-from transformer.study.budget import Budget
+from transformer.study.arms import RATE, Arm, changed, prepared, with_data
+from transformer.study.budget import MATCH_BY, Budget
 from transformer.study.checks import check_study
 from transformer.study.engines import LOCAL, Engine
 from transformer.study.probes import Probe
@@ -68,10 +68,8 @@ class StudyOptions(metaclass=Choices):
     """Whether the baseline is also run under other seeds and compared with itself."""
     match: Budget | None = None
     """The cost in which every arm is made to match the baseline; None: arms may differ."""
-    match_by: str = "d_ff"
+    match_by: str = MATCH_BY
     """The number that is changed for this: d_ff, num_layers, steps, or the dotted path of another one."""
-    match_multiple: int = 1
-    """It is a multiple of this, such as a width that fits the hardware."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -122,6 +120,11 @@ class Study(StudyOptions):
         return tuple(looks)
 
     @property
+    def tuned(self) -> bool:
+        """Whether some arm has learning rates to choose from."""
+        return any(len(self.rates(name)) > 1 for name in self.arms)
+
+    @property
     def questions(self) -> Mapping[str, Mapping[str, float]]:
         """Weights of arms for every question: the contrasts, or each arm against the baseline."""
         return self.contrasts or against(self.baseline_name, self.arms)
@@ -154,10 +157,10 @@ class Study(StudyOptions):
         """What the papers of an arm's choices change together with them, except what the arm itself sets.
 
         Raises:
-          ConfigError: two of them ask for different values of one field.
+          ConfigError: the arm is impossible, or two of its choices ask for different values of one field.
         """
         own, found = self.arms[name], {}
-        d_model = self.base.replace({p: v for p, v in own.items() if p != RATE}).model.d_model
+        d_model = changed(self.base, name, {p: v for p, v in own.items() if p != RATE}).model.d_model
         values = [typed(self.base, p, v) if isinstance(v, str) else v for p, v in own.items()] if self.recipes else []
         choices = [choice for value in values for choice in contents(value) if isinstance(choice, Variant)]
         asked = [item for choice in choices for item in choice.recipe(d_model).items()]
@@ -200,7 +203,8 @@ class Study(StudyOptions):
 
     def asked_in(self, record: Record) -> bool:
         """Whether a record is of this study as it is: of the same runs, read by the same rules."""
-        asked = {name: value for name, value in self.to_json().items() if name not in CHANGES_NO_VERDICT}
+        without = CHANGES_NO_VERDICT if self.tuned else (*CHANGES_NO_VERDICT, "tuned_by")
+        asked = {name: value for name, value in self.to_json().items() if name not in without}
         return all(record.config.get(name) == value for name, value in asked.items())
 
     def confirmation(self, report: Report) -> "Study":
@@ -225,6 +229,8 @@ class Study(StudyOptions):
             arms={arm.name: {**self.arms[arm.name], RATE: arm.learning_rate} for arm in report.arms},
             seeds=max(arm.seeds for arm in report.arms),
             max_seeds=None,
+            minutes=None,
+            tuned_by=None,
             first_seed=self.first_seed + max(FRESH, self.looks[-1]),
         )
 
