@@ -12,6 +12,7 @@ from experiments.translation import TranslationBleu, exact_match, references
 from transformer.core.errors import ConfigError
 from transformer.core.modules import split
 from transformer.data.pairs import PairsConfig, TranslationRun, load_pairs
+from transformer.data.tokenizers import UNKNOWN
 from transformer.inference.tokenwise import Sample
 from transformer.mixers.attention.attention import Attention
 from transformer.models.build import build
@@ -66,6 +67,15 @@ def pairs(tmp_path):
 
 def test_spaces_are_no_words():
     assert exact_match(["a b", "a b", "a b"], [" a  b ", "a b", "ab"]) == 2 / 3
+
+
+def test_an_unknown_word_makes_a_translation_wrong(tmp_path):
+    """It is written, where it was left out."""
+    (tmp_path / "pairs.tsv").write_text("x y\ta house red\n" * 40)
+    data = load_pairs(PairsConfig(source=str(tmp_path / "pairs.tsv"), tokenizer=Word()))
+    right = data.tokenizer.encode("a house red")
+    assert exact_match([data.text(right)], ["a house red"]) == 1
+    assert exact_match([data.text(np.insert(right, 1, UNKNOWN))], ["a house red"]) == 0
 
 
 def test_bleu_is_a_number_for_each_run_and_may_be_what_verdicts_are_made_of(pairs, monkeypatch):
