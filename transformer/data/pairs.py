@@ -210,7 +210,8 @@ def _files(config: PairsConfig) -> tuple[list, list, list]:
     assert config.source is not None
     train = list(zip(*load_parallel(config.source, config.target), strict=True))
     if config.validation_source is not None:
-        validation = list(zip(*load_parallel(config.validation_source, config.validation_target), strict=True))
+        files = config.validation_source, config.validation_target
+        validation = list(zip(*load_parallel(*files, "data.validation_"), strict=True))
     else:
         cut = len(train) - count_held_out(len(train), config.validation_fraction)
         train, validation = train[:cut], train[cut:]
@@ -218,7 +219,8 @@ def _files(config: PairsConfig) -> tuple[list, list, list]:
             raise ConfigError(f"data.validation_fraction: {len(train) + len(validation)} pairs leave a part empty")
     if config.test_source is None:
         return train, validation, validation
-    return train, validation, list(zip(*load_parallel(config.test_source, config.test_target), strict=True))
+    files = config.test_source, config.test_target
+    return train, validation, list(zip(*load_parallel(*files, "data.test_"), strict=True))
 
 
 def with_end(tokenizer: Tokenizer, text: str) -> np.ndarray:

@@ -276,9 +276,8 @@ class TrainedTokenizer:
         if self.special:
             return UNKNOWN
         model = json.loads(self.definition)["model"]
-        return (
-            model.get("unk_id") if model.get("unk_token") is None else self._tokenizer.token_to_id(model["unk_token"])
-        )
+        named = model.get("unk_token")
+        return model.get("unk_id") if named is None else self._tokenizer.token_to_id(named)
 
     @functools.cached_property
     def _control(self) -> list[int]:
