@@ -24,7 +24,7 @@ from transformer.data.dataset import (
 from transformer.data.tasks.list_operations import ListOps
 from transformer.data.tasks.task import split
 from transformer.data.text import load_lines
-from transformer.data.tokenizer_training import make_tokenizer
+from transformer.data.tokenizer_training import make_tokenizer, stored_in
 from transformer.data.tokenizers import PAD, SymbolTokenizer, Tokenizer
 from transformer.models.classifier import ClassifierConfig
 from transformer.objectives.classes import Classification
@@ -117,7 +117,7 @@ def real_labels(part: Batch) -> np.ndarray:
 
 
 @load_data.register
-def load_labelled(config: LabelledConfig, stored: Path | None = None) -> Labelled:
+def load_labelled(config: LabelledConfig, stored: str | Path | None = None) -> Labelled:
     """Read texts, or draw expressions; tokenize and split them."""
     if config.path is None:
         return _expressions(config)
@@ -127,7 +127,7 @@ def load_labelled(config: LabelledConfig, stored: Path | None = None) -> Labelle
     if config.validation_path is None:
         _check_order([label for label, _ in (*train, *validation)], config.path)
     texts = [text for _, text in ((*train, *validation) if config.tokenizer.closed else train)]
-    tokenizer = make_tokenizer(config.tokenizer, texts, None if stored is None else stored / "tokenizer.json")
+    tokenizer = make_tokenizer(config.tokenizer, texts, stored_in(stored))
     tokens = [[tokenizer.encode(text) for _, text in part] for part in (train, validation)]
     first = 1 if config.validation_path is not None else len(train) + 1
     _check_tokens(tokens[0], train, 1, "data.path")

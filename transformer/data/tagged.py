@@ -13,7 +13,7 @@ from transformer.data.labelled import Labelled, LabelledConfig, check_classes, h
 from transformer.data.tasks.list_operations import expression_values
 from transformer.data.tasks.task import split
 from transformer.data.text import lines_of, load_text
-from transformer.data.tokenizer_training import make_tokenizer
+from transformer.data.tokenizer_training import make_tokenizer, stored_in
 from transformer.data.tokenizers import SymbolTokenizer, Tokenizer, TrainedTokenizer
 from transformer.models.classifier import ClassifierConfig
 from transformer.models.pooling import PerToken
@@ -45,7 +45,7 @@ class TaggingRun(RunConfig):
 
 
 @load_data.register
-def load_tagged(config: TaggedConfig, stored: Path | None = None) -> Labelled:
+def load_tagged(config: TaggedConfig, stored: str | Path | None = None) -> Labelled:
     """Read texts, or draw expressions; tokenize and split them."""
     if config.path is None:
         return _expressions(config)
@@ -54,7 +54,7 @@ def load_tagged(config: TaggedConfig, stored: Path | None = None) -> Labelled:
     check_classes(classes, {label for text in validation for _, label in text}, "word", held_out_field(config))
     seen = (*train, *validation) if config.tokenizer.closed else train
     texts = [" ".join(word for word, _ in text) for text in seen]
-    tokenizer = make_tokenizer(config.tokenizer, texts, None if stored is None else stored / "tokenizer.json")
+    tokenizer = make_tokenizer(config.tokenizer, texts, stored_in(stored))
     files = (
         (train, config.path, "data.path"),
         (validation, config.validation_path or config.path, held_out_field(config)),
