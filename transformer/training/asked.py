@@ -124,6 +124,11 @@ class AskedRun(TrainedRun, abc.ABC):
         if not source.strip():
             raise ConfigError("translate: the source has no text")
         source_S = with_end(self.tokenizers["source_tokenizer"], source)
+        if len(source_S) > model.max_source_length:
+            raise ConfigError(
+                f"translate: the source has {len(source_S)} tokens, its end included, more than max_source_length "
+                f"{model.max_source_length}"
+            )
         source_1S, valid_1S = _row(source_S, model.max_source_length)
         inputs = {"source_BS": source_1S, "source_valid_BS": valid_1S}
         limit = min(model.max_length, 2 * len(source_S) + 50) if num_tokens is None else num_tokens
