@@ -11,8 +11,12 @@ from transformer.data.tagged import TaggedConfig, TaggingRun, _pieces, parse_tag
 from transformer.data.tasks.list_operations import ListOps, expression_values
 from transformer.data.tokenizer_training import make_tokenizer
 from transformer.data.tokenizers import PAD
+from transformer.mixers.attention.attention import Attention
 from transformer.models.classifier import ClassifierConfig
+from transformer.models.pooling import PerToken
+from transformer.runs.config import grid
 from transformer.runs.tokenizers import BPE, SPECIAL, Byte, ByteBPE, Char, FromFile, Symbols, Word, WordPiece
+from transformer.training.loop import train
 from transformer.training.stored import StoredRun
 
 LINES = "the\tD\nold\tA\ncat\tN\n\nold\tN\n\n\nthe\tD\ncat\tN\n"
@@ -177,8 +181,26 @@ def test_tokens_around_a_text_are_refused(tmp_path):
         load_data(TaggedConfig(path=str(tmp_path / "tags.txt"), tokenizer=tokenizer))
 
 
+@pytest.mark.parametrize("tokenizer", [Symbols(), Char()], ids=str)
+def test_a_tagger_is_asked_by_text(tmp_path, tokenizer):
+    """Of each word the class of its first token; what pads a text has no part."""
+    small = {"num_layers": 1, "d_model": 16, "max_length": 24, "mixer": Attention(num_heads=2), "pooling": PerToken()}
+    config = TaggingRun(
+        model=ClassifierConfig(**small), data=tagged(tmp_path, LINES * 6, tokenizer=tokenizer), steps=60
+    )
+    config = config.replace({"optimizer.warmup_steps": 5, "optimizer.learning_rate": 1e-2}, batch_size=8)
+    run = train(config, grid(1), load_data(config.data), tmp_path / "run")
+    assert run.tag(" the  old cat") == [("the", "D"), ("old", "A"), ("cat", "N")]
+    with pytest.raises(ConfigError, match=r"^tag: the text has no words$"):
+        run.tag(" ")
+    with pytest.raises(ConfigError, match=r"^tokenizer: no token for "):
+        run.tag("the dog")
+    with pytest.raises(ConfigError, match=r"^generate: .* holds no causal language model of text; tag\(text\) is for"):
+        run.generate("the")
+
+
 def test_a_tagger_is_not_sent_to_classify(tmp_path):
     """Which is for whole texts."""
     run = StoredRun(tmp_path, TaggingRun(), (), {}, *[np.zeros(0)] * 4, 0, "")
-    with pytest.raises(ConfigError, match=r"^generate: .* holds no causal language model of text$"):
+    with pytest.raises(ConfigError, match=r"^generate: .* holds no causal language model of text; tag\(text\) is for"):
         run.generate("a")

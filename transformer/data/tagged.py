@@ -1,5 +1,6 @@
 """Texts with a label for each token: a file, or ListOps expressions with the values of all their parts."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from transformer.data.tasks.list_operations import expression_values
 from transformer.data.tasks.task import split
 from transformer.data.text import lines_of, load_text
 from transformer.data.tokenizer_training import make_tokenizer, stored_in
-from transformer.data.tokenizers import SymbolTokenizer, Tokenizer, TrainedTokenizer
+from transformer.data.tokenizers import SymbolTokenizer, Tokenizer, TrainedTokenizer, UnknownText
 from transformer.models.classifier import ClassifierConfig
 from transformer.models.pooling import PerToken
 from transformer.objectives.classes import TokenClassification
@@ -77,8 +78,12 @@ Pieces = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Tokens of a text, their labels, and which labels count."""
 
 
-class _NoToken(Exception):
+class NoToken(UnknownText):
     """A tokenizer makes nothing of a word."""
+
+    def __init__(self, word: str):
+        super().__init__(f"tokenizer: no token for the word {word!r}")
+        self.word = word
 
 
 def _all_pieces(
@@ -87,27 +92,36 @@ def _all_pieces(
     """The tokens of the texts of a file; a word without one is named with its line."""
     try:
         return [_pieces(text, tokenizer, classes) for text in texts]
-    except _NoToken as error:
-        (word,) = error.args
+    except NoToken as error:
         words = [line.partition("\t")[0].strip() for line in load_text(path).content.split("\n")]
-        line = words.index(word) + 1
-        raise ConfigError(f"{where}: the tokenizer has no token for the word {word!r} of line {line}") from None
+        line = words.index(error.word) + 1
+        raise ConfigError(f"{where}: the tokenizer has no token for the word {error.word!r} of line {line}") from None
 
 
 def _pieces(text: Tagged, tokenizer: Tokenizer, classes: Sequence[str]) -> Pieces:
     """The tokens of a text; the first token of a word has its label (Devlin et al. 2018, section 5.3)."""
     if getattr(tokenizer, "around", False):
         raise ConfigError("data.tokenizer: the tokens around a text have no labels; use special=False")
-    tokens, labels, scored, before = [], [], [], ""
-    for word, label in text:
+    tokens_L, word_L, scored_L = word_tokens([word for word, _ in text], tokenizer)
+    numbers = np.array([classes.index(label) for _, label in text], np.int32)
+    return tokens_L, numbers[word_L], scored_L
+
+
+def word_tokens(words: Sequence[str], tokenizer: Tokenizer) -> Pieces:
+    """(tokens of a text, the number of the word of each, which are the first of a word), (L,) each.
+
+    Raises:
+      ConfigError: the tokenizer makes nothing of a word.
+    """
+    tokens, of_word, first = [], [], []
+    for number, (before, word) in enumerate(itertools.pairwise(["", *words])):
         space, own = _within(tokenizer, before, word)
-        before = word
         if not len(own):
-            raise _NoToken(word)
+            raise NoToken(word)
         tokens += [space, own]
-        labels += [classes.index(label)] * (len(space) + len(own))
-        scored += [False] * len(space) + [True] + [False] * (len(own) - 1)
-    return np.concatenate(tokens), np.array(labels, np.int32), np.array(scored)
+        of_word += [number] * (len(space) + len(own))
+        first += [False] * len(space) + [True] + [False] * (len(own) - 1)
+    return np.concatenate(tokens), np.array(of_word, np.int32), np.array(first)
 
 
 def _within(tokenizer: Tokenizer, before: str, word: str) -> tuple[np.ndarray, np.ndarray]:

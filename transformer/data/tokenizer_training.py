@@ -15,6 +15,7 @@ from transformer.data.tokenizers import (
     SymbolTokenizer,
     Tokenizer,
     TrainedTokenizer,
+    UnknownText,
     library,
     read_tokenizer,
 )
@@ -59,7 +60,7 @@ def _kept(stored: Path, config: Tokenization, example: Tokenizer) -> Tokenizer:
     """The tokenizer of a file, which is like another one but for its vocabulary."""
     kept = read_tokenizer(stored)
     if _kind(kept) != _kind(example):
-        raise ConfigError(f"tokenizer: {stored} holds one of another kind than {config}")
+        raise UnknownText(f"tokenizer: {stored} holds one of another kind than {config}")
     return kept
 
 

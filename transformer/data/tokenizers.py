@@ -70,7 +70,7 @@ class _Untrained(abc.ABC):
 
 
 class UnknownText(ConfigError):
-    """A text has what a closed vocabulary has no token for."""
+    """A text has what a tokenizer has no token for, or the tokenizer kept for it is of another kind."""
 
 
 @dataclass(frozen=True)
