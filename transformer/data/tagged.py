@@ -135,7 +135,8 @@ def _within(tokenizer: Tokenizer, before: str, word: str) -> tuple[np.ndarray, n
         return own[:0], own
     spaced = tokenizer.encode(f" {word}")
     if not isinstance(tokenizer, TrainedTokenizer):
-        return np.split(spaced, [len(spaced) - len(own)])
+        cut = len(spaced) - len(own)
+        return spaced[:cut], spaced[cut:]
     first, both = tokenizer.encode(before), tokenizer.encode(f"{before} {word}")
     cut_between = np.array_equal(both[: len(first)], first)
     return own[:0], both[len(first) :] if cut_between else spaced
