@@ -37,9 +37,15 @@ HELP_ALL = "--help-all"
 
 
 def parse(
-    cls: type[T], presets: Mapping[str, T], arguments: Sequence[str] | None = None, description: str | None = None
+    cls: type[T],
+    presets: Mapping[str, T],
+    arguments: Sequence[str] | None = None,
+    description: str | None = None,
+    others: Sequence[str] = (),
 ) -> T:
     """The command line as a value of `cls`; its first word may name a preset to start from.
+
+    `others` are words that may stand there and are read elsewhere, which a wrong one may have been meant to be.
 
     `--resume FOLDER` is `--workdir FOLDER --resume`. Without a preset, the run in that folder is what flags change.
     `--help` shows the fields that the class names in `sections`, where it has these, and `--help-all` all of them.
@@ -56,7 +62,7 @@ def parse(
     if arguments and not arguments[0].startswith("-"):
         name = arguments.pop(0)
         if name not in presets:
-            raise ConfigError(f"unknown preset {name!r}{nearest(name, presets)}")
+            raise ConfigError(f"unknown preset {name!r}{nearest(name, (*presets, *others))}")
         default = presets[name]
     elif "--resume" in arguments and hasattr(cls, "continued"):
         default = cls.continued(folder_of(arguments, default.workdir), default)  # pyright: ignore[reportAttributeAccessIssue]
@@ -84,11 +90,16 @@ def parse(
         if not stop.code:
             raise
         message = _one_line(said.getvalue()).removeprefix(f"Error parsing {cls.__name__}: ")
+        message = re.sub(r"^Error parsing [\w.]+: (?=[\w.]+: )", "", message)  # errors of ours name the field
         raise ConfigError(_refusal(message, default, presets)) from None
 
 
 def _refusal(message: str, default: Any, presets: Mapping[str, Any]) -> str:
-    """The message of tyro; an option that there is not is named with the one that has its name, or the nearest."""
+    """The message of tyro; an option that there is not is named with the one that has its name, or the nearest, and so
+    is a value of several."""
+    if found := re.match(r"invalid choice '(.*)' for argument '--(\S+)'\. Expected one of \((.*)\)\.", message):
+        word, flag, known = found[1], found[2].replace("-", "_"), found[3].replace("'", "").split(", ")
+        return f"{flag}: unknown value {word!r}{nearest(word, known)}"
     found = re.match(r"Unrecognized options: ([^\s,]+)", message)
     if not found:
         return message

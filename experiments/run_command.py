@@ -124,7 +124,8 @@ class RunOptions(RunConfig):
 
 def load(command: RunOptions) -> Dataset:
     """The data of a command; a run that is resumed keeps its tokenizer."""
-    return load_data(command.data, command.workdir if command.resume else None)
+    begun = command.resume and (command.workdir / CONFIG).exists()
+    return load_data(command.data, command.workdir if begun else None)
 
 
 def train_command(

@@ -35,7 +35,7 @@ from transformer.core.errors import ConfigError
 from transformer.core.modules import Apply, Params
 from transformer.core.parameters import Normal, Xavier
 from transformer.data.pairs import Pairs, PairsConfig, TranslationRun
-from transformer.data.tokenizers import END, START
+from transformer.data.tokenizers import END, START, TrainedTokenizer
 from transformer.embeddings.embedding import Embedding
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.inference.generate import generate
@@ -75,8 +75,8 @@ class Command(TranslationRun, RunOptions):
     """Strategies in text form; the last one gives the metric."""
     observed: int = 0
     """Number of test sentences translated greedily at every evaluation, to show the metric over time."""
-    also: Literal["none", "length", "add_jump"] = "none"
-    """Another split of SCAN that is trained too, for comparison."""
+    also: Literal["usual", "none", "length", "add_jump"] = "usual"
+    """Another split of SCAN that is trained too, for comparison; usual: length, and none beside texts of your own."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -92,7 +92,6 @@ SCAN = Command(
     optimizer=OptimizerConfig(learning_rate=1e-3, warmup_steps=200, weight_decay=0.01, schedule=Cosine(final=0.02)),
     batch_size=64,
     steps=6000,
-    also="length",
 )  # fmt: skip
 MULTI30K_TINY = Command(
     model=EncoderDecoderConfig(
@@ -122,12 +121,24 @@ PRESETS = {"scan": SCAN, "multi30k-tiny": MULTI30K_TINY, "multi30k-cpu": MULTI30
 
 def main() -> None:
     command = cli.parse(Command, PRESETS, description=__doc__)
-    strategies = [Strategy.parse(text) for text in command.decoding]
+    strategies = [Strategy.parse(text, "decoding") for text in command.decoding]
+    other = other_split(command)
     run(command, strategies)
-    others = ("none", command.data.split)
-    if command.also not in others and command.data.source is None:  # the user's own texts have no such split
-        other = replace(command.data, split=command.also)
-        run(replace(command, also="none", data=other, workdir=command.workdir / command.also), strategies)
+    if other is not None:
+        data = replace(command.data, split=other)
+        run(replace(command, also="none", data=data, workdir=command.workdir / other), strategies)
+
+
+def other_split(command: Command) -> str | None:
+    """The split of SCAN that a command trains too, if any; raises `ConfigError` where there is none of that name."""
+    own, also = command.data.source is not None, command.also
+    if also == "none" or (also == "usual" and (own or command.data.split == "length")):
+        return None
+    if own:
+        raise ConfigError(f"also: {also} is a split of SCAN, and data.source is given; use none")
+    if also == command.data.split:
+        raise ConfigError(f"also: {also} is data.split itself; use none")
+    return "length" if also == "usual" else also
 
 
 def run(command: Command, strategies: Sequence[Strategy]) -> None:
@@ -164,7 +175,9 @@ def check_test_sources(command: Command, data: Pairs) -> None:
 
 
 def observer(command: Command, data: Pairs) -> Observer:
-    """Measures the metric of every replica on the first test sentences."""
+    """Measures the metric of every replica on the first test sentences; raises `ConfigError` where there are fewer."""
+    if command.observed > len(data.test[0]):
+        raise ConfigError(f"observed: {command.observed}, but the test part has {len(data.test[0])} sentences")
     config = data.complete(cli.fields_of(command, TranslationRun))
     _, apply = pure_model(config.model)
     some = first_sentences(data, command.observed)
@@ -205,9 +218,11 @@ def first_sentences(data: Pairs, count: int | None) -> Pairs:
 
 
 def references(data: Pairs) -> list[str]:
-    """The targets of the test part, lowercased where the tokenizer gives no other texts."""
+    """The targets of the test part, in lower case by the tokenizer's own rule where it gives no other texts."""
     lowercase = data.description is not None and getattr(data.description.tokenizer, "lowercase", False)
-    return [text.lower() if lowercase else text for text in data.test[1]]
+    if not (lowercase and isinstance(data.tokenizer, TrainedTokenizer)):
+        return list(data.test[1])
+    return [data.tokenizer.normalized(text) for text in data.test[1]]
 
 
 def exact_match(texts: Sequence[str], references: Sequence[str]) -> float:

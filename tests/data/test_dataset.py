@@ -1,10 +1,17 @@
-"""Held-out batches that several devices share."""
+"""Held-out batches that several devices share; tokenizers of another run's folder."""
 
 import numpy as np
 import pytest
 
-from transformer.data.dataset import counted, divisible
+from transformer.core.errors import ConfigError
+from transformer.data.dataset import counted, divisible, load_data
+from transformer.data.labelled import LabelledConfig
+from transformer.data.pairs import PairsConfig
+from transformer.data.tagged import TaggedConfig
+from transformer.data.tokenizers import CharTokenizer
 from transformer.objectives.objective import NextToken
+from transformer.runs.data import TextConfig
+from transformer.runs.tokenizers import Char
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 4, 6])
@@ -35,3 +42,19 @@ def test_more_devices_than_rows_share_several_batches():
     in_order = divisible(rows, 9, in_order=True)["tokens"]
     assert in_order.shape == (5, 9, 2)
     np.testing.assert_array_equal(in_order[:, :4], rows["tokens"])
+
+
+@pytest.mark.parametrize("kind", [TextConfig, LabelledConfig, TaggedConfig, PairsConfig])
+def test_the_tokenizers_of_a_folder_are_used(tmp_path, kind):
+    """Named by a text or a path, whatever was loaded before; a folder that is not there is refused."""
+    (tmp_path / "data.txt").write_text("a\tb\n\na\tb\n" if kind is TaggedConfig else "a\tb\n" * 20)
+    field = "source" if kind is PairsConfig else "path"
+    config = kind(**{field: str(tmp_path / "data.txt")}, tokenizer=Char(special=True), validation_fraction=0.5)
+    own, names = CharTokenizer("zab\t\n ", special=True), load_data(config).tokenizers
+    for name in names:
+        (tmp_path / f"{name}.json").write_text(own.definition)
+    for folder in (str(tmp_path), tmp_path, str(tmp_path)):
+        assert load_data(config, folder).tokenizers == dict.fromkeys(names, own)
+    for folder in (str(tmp_path / "gone"), tmp_path / "gone"):
+        with pytest.raises(ConfigError, match=r"^tokenizer: no file .*gone.*tokenizer\.json$"):
+            load_data(config, stored=folder)

@@ -295,8 +295,26 @@ def test_a_text_without_a_token_is_named(tmp_path):
     nothing.normalizer = library.normalizers.Replace("-", "")
     nothing.save(str(tmp_path / "tokenizer.json"))
     config = LabelledConfig(path=str(tmp_path / "own.tsv"), tokenizer=FromFile(path=str(tmp_path / "tokenizer.json")))
-    with pytest.raises(ConfigError, match=r"^data\.path: the tokenizer has no token for the text '-'$"):
+    with pytest.raises(ConfigError, match=r"^data\.path: the tokenizer has no token for the text '-' of line 2$"):
         load_data(config)
+    (tmp_path / "own.tsv").write_text("x\tone\n" * 9 + "y\tone\n" * 9 + "x\t-\n")
+    with pytest.raises(ConfigError, match=r"^data\.path: the tokenizer has no token for the text '-' of line 19$"):
+        load_data(config)
+
+
+def test_the_field_of_the_held_out_file_is_named(tmp_path):
+    """Whatever is wrong with it."""
+    with pytest.raises(ConfigError, match=r"^data\.validation_path: no file .*lv\.tsv"):
+        load_data(labelled(tmp_path, validation_path=str(tmp_path / "lv.tsv")))
+    for content, message in {
+        "": "lv.tsv is empty",
+        "no tab": "line 1 of .*lv.tsv is not label<TAB>text",
+        "new\ta b": "the class 'new' of the validation part has no text for training",
+        "good\ta\rbad\tb\r": "lv.tsv has carriage returns and no line feeds",
+    }.items():
+        (tmp_path / "lv.tsv").write_bytes(content.encode())
+        with pytest.raises(ConfigError, match=rf"^data\.validation_path: .*{message}"):
+            load_data(labelled(tmp_path, validation_path=str(tmp_path / "lv.tsv")))
 
 
 @pytest.mark.parametrize(("fraction", "count"), [(0.8, 8), (0.01, 1)])

@@ -71,6 +71,9 @@ def test_a_trained_run_translates(pairs, tmp_path):
     made = generate(run.apply, run.params(), start, num_tokens=10, stop=END, inputs=inputs)
     assert run.translate(SOURCES[0]) == pairs.text(np.asarray(made.tokens_BT[0]))
     assert len(run.translate(SOURCES[0], num_tokens=2, strategy=Beam(2)).split()) <= 2
+    told = r"^translate: the source has 11 tokens, its end included, more than max_source_length 10$"
+    with pytest.raises(ConfigError, match=told):
+        run.translate("0 1" + 8 * " y")
     with pytest.raises(ConfigError, match=r"generate: .*; translate\(source\) is for pairs of texts"):
         run.generate("a")
 

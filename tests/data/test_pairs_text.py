@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from transformer.core.errors import ConfigError
+from transformer.data.dataset import load_data
+from transformer.data.pairs import PairsConfig
 from transformer.data.pairs_text import load_parallel
 
 PAIR = (["a dog .", "", "two\u2028cats\x85 ."], ["ein Hund .", "nichts", "zwei Kätzchen ."])
@@ -41,9 +43,29 @@ def test_unequal_counts_name_the_first_line_that_stands_alone(tmp_path):
         load_parallel(source, target)
 
 
+def test_the_field_of_a_wrong_file_is_named(tmp_path):
+    """Of the training pairs as of others."""
+    good, gone = written(tmp_path / "train.en", "a"), str(tmp_path / "gone")
+    for part in ("data.", "data.validation_", "data.test_"):
+        for name, files in {"source": (gone, good), "target": (good, gone)}.items():
+            with pytest.raises(ConfigError, match=rf"^{part}{name}: no file"):
+                load_parallel(*files, part)
+        with pytest.raises(ConfigError, match=rf"^{part}source: line 1 of .* has 1 columns"):
+            load_parallel(good, None, part)
+    (tmp_path / "train.tsv").write_text("a\tb\n" * 40)
+    for name in ("validation", "test"):
+        with pytest.raises(ConfigError, match=rf"^data\.{name}_source: no file"):
+            load_data(PairsConfig(source=str(tmp_path / "train.tsv"), **{f"{name}_source": gone}))
+
+
+def test_lines_that_end_with_carriage_returns_alone(tmp_path):
+    with pytest.raises(ConfigError, match=r"^data\.source: .*mac\.tsv has carriage returns and no line feeds"):
+        load_parallel(written(tmp_path / "mac.tsv", "a\tb\rc\td\r"), None)
+
+
 def test_wrong_files_are_one_line(tmp_path):
     good = written(tmp_path / "train.en", "a")
-    with pytest.raises(ConfigError, match=r"no file .*trian\.en; did you mean .*train\.en\?"):
+    with pytest.raises(ConfigError, match=r"^data\.target: no file .*trian\.en; did you mean .*train\.en\?"):
         load_parallel(good, str(tmp_path / "trian.en"))
     with pytest.raises(ConfigError, match=r"x\.de is empty"):
         load_parallel(good, written(tmp_path / "x.de", ""))

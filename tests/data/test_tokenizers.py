@@ -60,7 +60,8 @@ def test_special_ids_come_first_and_shift_all_others(plain):
     np.testing.assert_array_equal(special.encode(text), plain.encode(text) + 5)
     assert special.encode(text).dtype == plain.encode(text).dtype == np.int32
     assert special.vocab_size == plain.vocab_size + 5
-    assert special.decode(np.array([START, *special.encode(text), UNKNOWN, MASK, END, PAD])) == text
+    assert special.decode(np.array([START, *special.encode(text), MASK, END, PAD])) == text
+    assert special.decode(np.array([*special.encode(text), UNKNOWN, END])) == f"{text}\ufffd"
     assert special.decode(np.array([])) == plain.decode(np.array([])) == ""
     assert special.to_json() == plain.to_json() | {"special": True}
 
@@ -92,6 +93,7 @@ def test_symbols():
     assert tokens.dtype == np.int32
     assert tokenizer.vocab_size == 8
     assert tokenizer.decode(np.array([START, *tokens, END, PAD])) == "walk left walk"
+    assert tokenizer.decode(np.array([UNKNOWN, *tokens])) == "\ufffd walk left walk"
     assert tokenizer.encode("").shape == (0,)
     assert tokenizer.to_json() == {"tokenizer": "symbol", "symbols": ["run", "walk", "left"]}
     with pytest.raises(ConfigError, match=r"no token for 'wlak' at symbol 1; did you mean 'walk'\?"):
@@ -112,7 +114,7 @@ def test_char_and_byte_are_built_directly():
 
 @pytest.mark.parametrize("config", TRAINED, ids=str)
 def test_trained(config):
-    """Round trip, dtype, and the special tokens as ids 0 to 4, which decoding leaves out."""
+    """Round trip, dtype, and the special tokens as ids 0 to 4, of which decoding writes the unknown one alone."""
     tokenizer = trained(config)
     for text in [*TEXTS, ""]:
         tokens = tokenizer.encode(text)
@@ -120,7 +122,8 @@ def test_trained(config):
         assert tokens.min(initial=5) >= 5
         assert tokens.max(initial=0) < tokenizer.vocab_size
         assert tokenizer.decode(tokens) == text
-        assert tokenizer.decode(np.array([START, *tokens, END, PAD, MASK, UNKNOWN])) == text
+        assert tokenizer.decode(np.array([START, *tokens, END, PAD, MASK])) == text
+        assert tokenizer.decode(np.array([*tokens, UNKNOWN, END])).replace(" ", "") == f"{text}<unk>".replace(" ", "")
     assert isinstance(tokenizer, TrainedTokenizer)
     assert [tokenizer._tokenizer.token_to_id(token) for token in SPECIAL] == [PAD, START, END, UNKNOWN, MASK]
 
@@ -157,10 +160,9 @@ def test_a_vocabulary_is_the_same_in_every_process():
 @pytest.mark.parametrize("config", TRAINED, ids=str)
 def test_a_stored_tokenizer_is_never_trained_again(config, tmp_path):
     stored = tmp_path / "tokenizer.json"
-    assert trained(config, stored=stored) == trained(config)
-    stored.write_text(definition_of(BPE(40), ["some other text"]), encoding="utf-8")
+    stored.write_text(definition_of(config, ["some other text"]), encoding="utf-8")
     tokenizer = trained(config, stored=stored)
-    assert tokenizer == trained(BPE(40), ["some other text"])
+    assert tokenizer == trained(config, ["some other text"])
     assert tokenizer.decode(tokenizer.encode("other text")) == "other text"
 
 
@@ -172,9 +174,6 @@ def test_ids_of_a_stored_tokenizer_keep_their_meaning(tmp_path):
         (tmp_path / f"{number}.json").write_text(first.definition)
         assert make_tokenizer(config, ["d e"], tmp_path / f"{number}.json") == first
         assert make_tokenizer(config, ["d e"]) != first
-    assert make_tokenizer(Char(special=True), ["d e"], tmp_path / "0.json") == make_tokenizer(
-        Char(special=True), ["d e"]
-    )
 
 
 @pytest.mark.parametrize("config", [Byte(), Byte(special=True), Char(), Char(special=True), Symbols(), Word()], ids=str)
@@ -184,10 +183,24 @@ def test_a_tokenizer_is_read_from_its_definition(config, tmp_path):
     assert read_tokenizer(path) == trained(config)
 
 
-def test_a_tokenizer_of_another_kind_is_not_taken_for_a_trained_one(tmp_path):
-    path = tmp_path / "tokenizer.json"
-    path.write_text(trained(Char()).definition, encoding="utf-8")
-    assert trained(Word(), stored=path) == trained(Word())
+KINDS = [Char(), Char(special=True), Byte(), Byte(special=True), Symbols(), Word(), Word(lowercase=True), BPE(60),
+         ByteBPE(280), WordPiece(60)]  # fmt: skip
+
+
+@pytest.mark.parametrize("config", KINDS, ids=str)
+def test_a_stored_tokenizer_of_another_kind_is_refused(config, tmp_path):
+    """It is neither taken for that of the config nor left unread; nor is one that is not there."""
+    for number, other in enumerate(KINDS):
+        path = tmp_path / f"{number}.json"
+        path.write_text(trained(other).definition, encoding="utf-8")
+        if other == config:
+            assert trained(config, ["a b"], path) == trained(other)
+            continue
+        with pytest.raises(ConfigError) as caught:
+            trained(config, stored=path)
+        assert str(caught.value) == f"tokenizer: {path} holds one of another kind than {config}"
+    with pytest.raises(ConfigError, match=r"^tokenizer: no file .*gone\.json$"):
+        trained(config, stored=tmp_path / "gone.json")
 
 
 @pytest.mark.parametrize(
@@ -214,7 +227,7 @@ def test_a_broken_definition_of_the_library_is_one_line():
 def test_what_no_text_had_is_unknown(config):
     tokenizer = trained(config)
     assert tokenizer.encode("the ξ cat").tolist().count(UNKNOWN) == 1
-    assert tokenizer.decode(tokenizer.encode("the ξ")).strip() == "the"
+    assert tokenizer.decode(tokenizer.encode("the ξ cat")) == "the <unk> cat"
 
 
 def test_words_are_what_whitespace_separates():
@@ -406,13 +419,39 @@ def test_a_token_of_a_larger_vocabulary_is_a_sign_of_its_own(tokenizer, first):
 
 
 @pytest.mark.parametrize("lowercase", [False, True])
-def test_special_words_of_a_text_have_their_ids(lowercase):
-    """As in files that hold `<unk>` for rare words."""
-    tokenizer = make_tokenizer(Word(lowercase=lowercase), ["a b <s> c <unk> d a"])
-    assert tokenizer.vocab_size == len(SPECIAL) + 4
-    ids = tokenizer.encode("a <unk> <s> d").tolist()
-    assert ids[1:3] == [3, 1]
-    assert sorted(tokenizer.encode("a b c d").tolist()) == [5, 6, 7, 8]
+@pytest.mark.parametrize("kind", [Word, WordPiece])
+def test_special_words_of_a_text_are_unknown(kind, lowercase):
+    """As in files that hold `<unk>` for rare words: no text ends itself, or hides a part of it."""
+    tokenizer = make_tokenizer(kind(lowercase=lowercase), ["a b <s> c <unk> d a"])
+    for word in (each.upper() if lowercase else each for each in SPECIAL):
+        before, unknown, after = tokenizer.encode(f"a {word} d").tolist()
+        assert (before, unknown, after) == (*tokenizer.encode("a"), UNKNOWN, *tokenizer.encode("d"))
+    assert set(tokenizer.encode("a b c d")) & set(range(5)) == set()
+
+
+def test_special_words_are_kept_or_refused_by_other_tokenizers(tmp_path):
+    """Of pieces they are text; a file without an unknown token has none in which to read them."""
+    text = "a </s> d"
+    bpe = make_tokenizer(BPE(60), [text])
+    assert bpe.decode(bpe.encode(text)) == text
+    library = pytest.importorskip("tokenizers")
+    published = library.Tokenizer(library.models.BPE({"</s>": 0, "a": 1}, [], ignore_merges=True))
+    published.pre_tokenizer = library.pre_tokenizers.WhitespaceSplit()
+    published.add_special_tokens(["</s>"])
+    published.save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(ConfigError, match=r"^tokenizer: '</s>' at character 2 is a special token, and no text$"):
+        make_tokenizer(FromFile(str(tmp_path / "tokenizer.json")), []).encode(text)
+
+
+def test_published_tokenizers_write_their_unknown_token_and_no_other_special_one(tmp_path):
+    library = pytest.importorskip("tokenizers")
+    published = library.Tokenizer(library.models.WordLevel({"[CLS]": 0, "[UNK]": 1, "a": 2}, "[UNK]"))
+    published.pre_tokenizer = library.pre_tokenizers.WhitespaceSplit()
+    published.add_special_tokens(["[CLS]", "[UNK]"])
+    published.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = make_tokenizer(FromFile(str(tmp_path / "tokenizer.json")), [])
+    assert tokenizer.decode(np.array([0, 2, 1, 2])) == "a [UNK] a"
+    assert tokenizer.encode("a [CLS] z").tolist() == [2, 1, 1]
 
 
 def test_half_a_character_is_named_by_trained_tokenizers_too():

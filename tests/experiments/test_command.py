@@ -124,6 +124,15 @@ def test_a_wrong_word_is_one_line(monkeypatch, capsys, words, line):
     assert capsys.readouterr().err == f"{line}\n"
 
 
+def test_a_task_is_what_a_wrong_word_after_train_may_mean(monkeypatch, capsys):
+    """As a preset is."""
+    for word, meant in {"translaton": "translation", "tinny": "tiny"}.items():
+        monkeypatch.setattr(sys, "argv", ["transformer", "train", word])
+        with pytest.raises(SystemExit):
+            command.main()
+        assert capsys.readouterr().err == f"error: unknown preset {word!r}; did you mean {meant!r}?\n"
+
+
 def test_a_shell_completes_the_words(monkeypatch, capsys):
     """As it is told by the line that it evaluates."""
     said = {}

@@ -258,7 +258,6 @@ CUTS = [
     ("sample(top_k=1)", PROBABILITIES, {1}),
     ("sample(top_k=2)", PROBABILITIES, {1, 3}),
     ("sample(top_k=4)", PROBABILITIES, {0, 1, 2, 3}),
-    ("sample(top_k=9)", PROBABILITIES, {0, 1, 2, 3}),
     ("sample(top_k=1)", TIED, {1}),
     ("sample(top_k=2)", TIED, {0, 1, 2, 3}),
     ("sample(top_p=0.01)", PROBABILITIES, {1}),
@@ -286,6 +285,11 @@ CUTS = [
     ("sample(temperature=2, min_p=0.51)", PROBABILITIES, {0, 1, 3}),
     ("sample(temperature=2, top_p=0.41)", PROBABILITIES, {1, 3}),
 ]
+
+
+def test_no_more_tokens_are_kept_than_there_are():
+    with pytest.raises(ConfigError, match=r"^sample\.top_k: 9 is more than the 4 tokens that there are$"):
+        Sample(top_k=9).cut(jnp.log(jnp.asarray(PROBABILITIES))[None])
 
 
 def test_all_of_the_probability_is_all_tokens():

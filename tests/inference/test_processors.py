@@ -190,6 +190,9 @@ def test_samples_keep_to_the_rules():
         (MinimumLength(), None, "minimum_length needs a stop token, and there is none; give `stop`"),
         (Forbidden((VOCAB,)), STOP, rf"forbidden.tokens: {VOCAB} is not in \[0, {VOCAB}\)"),
         (Forbidden((-1,)), STOP, rf"forbidden.tokens: -1 is not in \[0, {VOCAB}\)"),
+        (Forbidden(), STOP, r"^forbidden.tokens: no token is forbidden"),
+        (Forbidden(tuple(range(VOCAB))), STOP, r"^forbidden.tokens: all tokens are forbidden"),
+        (MinimumLength(TOKENS + 1), STOP, rf"^generate: minimum_length\(.*\) asks for more than num_tokens, {TOKENS}"),
     ],
 )
 def test_what_cannot_be(processor, stop, message):
@@ -209,12 +212,6 @@ def test_what_cannot_be(processor, stop, message):
 def test_impossible_values_are_named(make, message):
     with pytest.raises(ConfigError, match=message):
         make()
-
-
-def test_no_forbidden_token_changes_nothing():
-    logits_BV = jnp.float32([[1, -2, 3]])
-    history = History(jnp.int32([[0]]), jnp.int32([1]), jnp.int32([0]), None)
-    assert jnp.array_equal(Forbidden()(logits_BV, history), logits_BV)
 
 
 def test_logits_of_another_shape_are_no_logits():

@@ -106,6 +106,13 @@ def test_processors_see_all_of_the_text(model):
         assert length < len(made) < 40
 
 
+def test_the_shortest_text_may_be_longer_than_a_window_and_no_longer_than_the_whole(model):
+    how = HOW | {"strategy": Greedy(processors=(MinimumLength(20),)), "stop": 0}
+    assert len(continuation(*model, ENDS.max_length, PROMPT, num_tokens=20, **how)) == 20
+    with pytest.raises(ConfigError, match=r"^generate: minimum_length\(.*\) asks for more than num_tokens, 19$"):
+        continuation(*model, ENDS.max_length, PROMPT, num_tokens=19, **how)
+
+
 def test_a_stop_token_ends_the_windows(model):
     whole = continuation(*model, ENDS.max_length, PROMPT, num_tokens=8, **HOW).tolist()
     stop = whole[4]

@@ -15,7 +15,7 @@ from transformer.data.ngram import ngram_loss, usual_order
 from transformer.data.order import Shuffled
 from transformer.data.packing import pack
 from transformer.data.text import load_text
-from transformer.data.tokenizer_training import make_tokenizer
+from transformer.data.tokenizer_training import make_tokenizer, stored_in
 from transformer.data.tokenizers import Tokenizer
 from transformer.runs.config import RunConfig
 from transformer.runs.data import TextConfig
@@ -115,12 +115,12 @@ NEARBY = 1_000
 
 
 @load_data.register
-def load_corpus(config: TextConfig, stored: Path | None = None) -> Corpus:
+def load_corpus(config: TextConfig, stored: str | Path | None = None) -> Corpus:
     """Read, tokenize and split a text; its last part is held out.
 
     Args:
       config: the text, its tokenizer and its split.
-      stored: a folder whose tokenizer.json is used where there is one, in place of training a tokenizer.
+      stored: a folder whose tokenizer.json is used in place of training a tokenizer.
 
     Raises:
       ConfigError: the text cannot be read, a part has no document, or the tokenizer cannot be made.
@@ -140,7 +140,7 @@ def load_corpus(config: TextConfig, stored: Path | None = None) -> Corpus:
     if not 0 < first < len(documents):
         raise ConfigError(too_few)
     seen = documents if config.tokenizer.closed else documents[:first]
-    tokenizer = make_tokenizer(config.tokenizer, seen, None if stored is None else stored / "tokenizer.json")
+    tokenizer = make_tokenizer(config.tokenizer, seen, stored_in(stored))
     pieces = [tokenizer.encode(document) for document in documents]
     train, validation = np.concatenate(pieces[:first]), np.concatenate(pieces[first:])
     identity = [text.fingerprint, tokenizer.to_json(), *([cut] if separator is None else [separator, first])]

@@ -79,11 +79,11 @@ def load_data(config: DataConfig, stored: str | Path | None = None) -> Dataset:
 
     Args:
       config: its type decides the kind of data.
-      stored: a run's folder; the tokenizer found there is used in place of one of these texts. A run that begins from
-        the parameters of another one needs it, or ids mean other things than they did.
+      stored: a run's folder; the tokenizer there is used in place of one of these texts. A run that begins from the
+        parameters of another one needs it, or ids mean other things than they did.
 
     Raises:
-      ConfigError: the data cannot be read or does not fit the config.
+      ConfigError: the data cannot be read or does not fit the config, or `stored` has no tokenizer of its kind.
     """
     load_room(ROOM)
     own, other = (load_data.dispatch(kind) for kind in (type(config), object))
@@ -95,7 +95,7 @@ def load_data(config: DataConfig, stored: str | Path | None = None) -> Dataset:
         raise wrong_kind(config, DataConfig, "data")
     if own is other:
         raise ConfigError(f"data: no loader is registered for {type(config).__name__}")
-    return own(config, None if stored is None else Path(stored))
+    return own(config, stored)
 
 
 def check_data(data: Any, where: str) -> None:

@@ -24,7 +24,7 @@ from transformer.data.dataset import (
 from transformer.data.tasks.list_operations import ListOps
 from transformer.data.tasks.task import split
 from transformer.data.text import load_lines
-from transformer.data.tokenizer_training import make_tokenizer
+from transformer.data.tokenizer_training import make_tokenizer, stored_in
 from transformer.data.tokenizers import PAD, SymbolTokenizer, Tokenizer
 from transformer.models.classifier import ClassifierConfig
 from transformer.objectives.classes import Classification
@@ -117,24 +117,25 @@ def real_labels(part: Batch) -> np.ndarray:
 
 
 @load_data.register
-def load_labelled(config: LabelledConfig, stored: Path | None = None) -> Labelled:
+def load_labelled(config: LabelledConfig, stored: str | Path | None = None) -> Labelled:
     """Read texts, or draw expressions; tokenize and split them."""
     if config.path is None:
         return _expressions(config)
     train, validation = read_parts(config, parse_labelled)
     classes = tuple(sorted({label for label, _ in train}))
-    check_classes(classes, {label for label, _ in validation}, "text")
+    check_classes(classes, {label for label, _ in validation}, "text", held_out_field(config))
     if config.validation_path is None:
         _check_order([label for label, _ in (*train, *validation)], config.path)
     texts = [text for _, text in ((*train, *validation) if config.tokenizer.closed else train)]
-    tokenizer = make_tokenizer(config.tokenizer, texts, None if stored is None else stored / "tokenizer.json")
+    tokenizer = make_tokenizer(config.tokenizer, texts, stored_in(stored))
     tokens = [[tokenizer.encode(text) for _, text in part] for part in (train, validation)]
+    first = 1 if config.validation_path is not None else len(train) + 1
+    _check_tokens(tokens[0], train, 1, "data.path")
+    _check_tokens(tokens[1], validation, first, held_out_field(config))
     length = max(len(row) for rows in tokens for row in rows)
     numbers = {label: number for number, label in enumerate(classes)}
 
     def arrays(part, rows):
-        if empty := [text for row, (_, text) in zip(rows, part, strict=True) if not len(row)]:
-            raise ConfigError(f"data.path: the tokenizer has no token for the text {empty[0]!r}")
         valid = real_places(rows, length)
         labels = np.array([numbers[label] for label, _ in part], np.int32)
         return {"inputs": pad_rows(rows, length), "valid": valid, "labels": labels}
@@ -150,18 +151,39 @@ def load_labelled(config: LabelledConfig, stored: Path | None = None) -> Labelle
     )
 
 
-def read_parts(config: LabelledConfig, parse: Callable[[str], list]) -> tuple[list, list]:
-    """(training examples, held-out examples), from two files or from two parts of one."""
+def read_parts(config: LabelledConfig, parse: Callable[[str, str], list]) -> tuple[list, list]:
+    """(training examples, held-out examples), from two files or from two parts of one.
+
+    Args:
+      config: names the files.
+      parse: reads a file that a field names.
+
+    Raises:
+      ConfigError: a part has no example.
+    """
     assert config.path is not None
-    train = parse(config.path)
+    train = parse(config.path, "data.path")
     if config.validation_path is None:
         cut = len(train) - count_held_out(len(train), config.validation_fraction)
         train, validation = train[:cut], train[cut:]
     else:
-        validation = parse(config.validation_path)
+        validation = parse(config.validation_path, "data.validation_path")
     if not train or not validation:
-        raise ConfigError(f"data.path: {config.path} leaves a part without texts")
+        where, path = (held_out_field(config), config.validation_path) if train else ("data.path", None)
+        raise ConfigError(f"{where}: {path or config.path} leaves a part without texts")
     return train, validation
+
+
+def held_out_field(config: LabelledConfig) -> str:
+    """The field whose file the held-out part is of."""
+    return "data.path" if config.validation_path is None else "data.validation_path"
+
+
+def _check_tokens(rows: Sequence[np.ndarray], part: Sequence[tuple[str, str]], first: int, where: str) -> None:
+    """Raise `ConfigError` where a text has no token, with its line, of which `first` is that of the first text."""
+    for number, (row, (_, text)) in enumerate(zip(rows, part, strict=True), first):
+        if not len(row):
+            raise ConfigError(f"{where}: the tokenizer has no token for the text {text!r} of line {number}")
 
 
 def _check_order(labels: Sequence[str], path: str) -> None:
@@ -182,13 +204,13 @@ def _is_number(label: str) -> bool:
     return True
 
 
-def check_classes(classes: Sequence[str], held_out: Collection[str], what: str) -> None:
-    """Raise `ConfigError` where a held-out class has no training example."""
+def check_classes(classes: Sequence[str], held_out: Collection[str], what: str, where: str) -> None:
+    """Raise `ConfigError`, which names the field `where`, for a held-out class without training examples."""
     if unknown := set(held_out) - set(classes):
         numbers = all(map(_is_number, (*classes, *held_out)))
         hint = "; its labels are numbers, and regression on texts is not shipped" if numbers else ""
         raise ConfigError(
-            f"data.path: the class {min(unknown)!r} of the validation part has no {what} for training{hint}"
+            f"{where}: the class {min(unknown)!r} of the validation part has no {what} for training{hint}"
         )
 
 
@@ -213,19 +235,20 @@ def _expressions(config: LabelledConfig) -> Labelled:
     )
 
 
-def parse_labelled(path: str) -> list[tuple[str, str]]:
+def parse_labelled(path: str, where: str = "data.path") -> list[tuple[str, str]]:
     """(label, text) of each line `label<TAB>text` of a UTF-8 file; the text may hold further tabs.
 
     Raises:
-      ConfigError: the file is missing, empty, or not UTF-8; a line has no tab, or nothing before or after it.
+      ConfigError: the file is missing, empty, or not UTF-8; a line has no tab, or nothing before or after it. It names
+        the field `where`.
     """
-    return [_pair(line, number, path) for number, line in enumerate(load_lines(path), 1)]
+    return [_pair(line, number, path, where) for number, line in enumerate(load_lines(path, where), 1)]
 
 
-def _pair(line: str, number: int, path: str) -> tuple[str, str]:
+def _pair(line: str, number: int, path: str, where: str) -> tuple[str, str]:
     label, tab, text = line.partition("\t")
     if not (label.strip() and tab and text.strip()):
         table = path.endswith((".csv", ".json", ".jsonl", ".parquet"))
         way = "; columns of a table are named, hub:FOLDER:train:label,text" if table else ""
-        raise ConfigError(f"data.path: line {number} of {path} is not label<TAB>text{way}")
+        raise ConfigError(f"{where}: line {number} of {path} is not label<TAB>text{way}")
     return label.strip(), text

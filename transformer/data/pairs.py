@@ -18,7 +18,7 @@ from transformer.data.dataset import Batch, Batches, Rows, described, load_data,
 from transformer.data.order import ORDER
 from transformer.data.pairs_text import load_parallel
 from transformer.data.scan import scan_split
-from transformer.data.tokenizer_training import make_tokenizer
+from transformer.data.tokenizer_training import make_tokenizer, stored_in
 from transformer.data.tokenizers import END, START, Tokenizer
 from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.objectives.objective import Objective
@@ -180,14 +180,14 @@ class Pairs(ShownAsText):
 
 
 @load_data.register
-def load_pairs(config: PairsConfig, stored: Path | None = None) -> Pairs:
+def load_pairs(config: PairsConfig, stored: str | Path | None = None) -> Pairs:
     """Read pairs, tokenize and split them."""
     train, validation, test = _scan(config) if config.source is None else _files(config)
     seen = (*train, *validation, *test) if config.tokenizer.closed else train
     source_texts, target_texts = ([pair[side] for pair in seen] for side in (0, 1))
 
     def trained(texts, name):
-        return make_tokenizer(config.tokenizer, texts, None if stored is None else stored / f"{name}.json")
+        return make_tokenizer(config.tokenizer, texts, stored_in(stored, name))
 
     tokenizer = trained(source_texts + target_texts if config.shared_vocabulary else target_texts, "tokenizer")
     source_tokenizer = tokenizer if config.shared_vocabulary else trained(source_texts, "source_tokenizer")
@@ -210,7 +210,8 @@ def _files(config: PairsConfig) -> tuple[list, list, list]:
     assert config.source is not None
     train = list(zip(*load_parallel(config.source, config.target), strict=True))
     if config.validation_source is not None:
-        validation = list(zip(*load_parallel(config.validation_source, config.validation_target), strict=True))
+        files = config.validation_source, config.validation_target
+        validation = list(zip(*load_parallel(*files, "data.validation_"), strict=True))
     else:
         cut = len(train) - count_held_out(len(train), config.validation_fraction)
         train, validation = train[:cut], train[cut:]
@@ -218,7 +219,8 @@ def _files(config: PairsConfig) -> tuple[list, list, list]:
             raise ConfigError(f"data.validation_fraction: {len(train) + len(validation)} pairs leave a part empty")
     if config.test_source is None:
         return train, validation, validation
-    return train, validation, list(zip(*load_parallel(config.test_source, config.test_target), strict=True))
+    files = config.test_source, config.test_target
+    return train, validation, list(zip(*load_parallel(*files, "data.test_"), strict=True))
 
 
 def with_end(tokenizer: Tokenizer, text: str) -> np.ndarray:

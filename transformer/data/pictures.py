@@ -176,7 +176,7 @@ def affine(images_BYXC: np.ndarray, matrices: np.ndarray, moves: np.ndarray) -> 
 
 
 @load_data.register
-def load_pictures(config: ImageConfig, stored: Path | None = None) -> Pictures:
+def load_pictures(config: ImageConfig, stored: str | Path | None = None) -> Pictures:
     """Read the images."""
     arrays = load_images(config.path)
     train_labels, test_labels = arrays["train_labels"], arrays["test_labels"]
@@ -192,7 +192,7 @@ def load_pictures(config: ImageConfig, stored: Path | None = None) -> Pictures:
 
 
 @load_data.register
-def load_picture_pairs(config: ImagePairConfig, stored: Path | None = None) -> PicturePairs:
+def load_picture_pairs(config: ImagePairConfig, stored: str | Path | None = None) -> PicturePairs:
     """Read the images."""
     arrays = load_image_pairs(config.path)
     weights = np.ones((len(arrays["test_images"]), 1), np.float32)

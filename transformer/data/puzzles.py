@@ -82,7 +82,7 @@ class Puzzles(Examples):
 
 
 @load_data.register
-def load_puzzles(config: AlgorithmicConfig, stored: Path | None = None) -> Puzzles:
+def load_puzzles(config: AlgorithmicConfig, stored: str | Path | None = None) -> Puzzles:
     """Draw the examples."""
     parts = split(config.task, config.examples, config.validation_examples, config.seed, config.test, config.distinct)
     train, validation = ({"tokens": t, "weights": scored[:, 1:].astype(np.float32)} for t, scored in parts)

@@ -108,7 +108,7 @@ def draw(config: InContextRegressionConfig, count: int, part: int) -> Batch:
 
 
 @load_data.register
-def load_regression(config: InContextRegressionConfig, stored: Path | None = None) -> Functions:
+def load_regression(config: InContextRegressionConfig, stored: str | Path | None = None) -> Functions:
     """Draw the sequences."""
     train, validation = draw(config, config.examples, 0), draw(config, config.validation_examples, 1)
     return Functions(

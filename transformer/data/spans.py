@@ -220,7 +220,7 @@ class Spans:
 
 
 @load_data.register
-def load_spans(config: SpanConfig, stored: Path | None = None) -> Spans:
+def load_spans(config: SpanConfig, stored: str | Path | None = None) -> Spans:
     """Read, tokenize and split; the last part of the text is held out."""
     corpus = load_corpus(config, stored)
     assert isinstance(corpus, Corpus)

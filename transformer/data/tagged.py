@@ -1,5 +1,6 @@
 """Texts with a label for each token: a file, or ListOps expressions with the values of all their parts."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,12 +10,12 @@ import numpy as np
 from transformer.core.errors import ConfigError
 from transformer.core.json import fingerprint
 from transformer.data.dataset import Batch, fingerprint_arrays, load_data, pad_rows, real_places
-from transformer.data.labelled import Labelled, LabelledConfig, check_classes, read_parts
+from transformer.data.labelled import Labelled, LabelledConfig, check_classes, held_out_field, read_parts
 from transformer.data.tasks.list_operations import expression_values
 from transformer.data.tasks.task import split
-from transformer.data.text import load_text
-from transformer.data.tokenizer_training import make_tokenizer
-from transformer.data.tokenizers import SymbolTokenizer, Tokenizer, TrainedTokenizer
+from transformer.data.text import lines_of, load_text
+from transformer.data.tokenizer_training import make_tokenizer, stored_in
+from transformer.data.tokenizers import SymbolTokenizer, Tokenizer, TrainedTokenizer, UnknownText
 from transformer.models.classifier import ClassifierConfig
 from transformer.models.pooling import PerToken
 from transformer.objectives.classes import TokenClassification
@@ -45,17 +46,21 @@ class TaggingRun(RunConfig):
 
 
 @load_data.register
-def load_tagged(config: TaggedConfig, stored: Path | None = None) -> Labelled:
+def load_tagged(config: TaggedConfig, stored: str | Path | None = None) -> Labelled:
     """Read texts, or draw expressions; tokenize and split them."""
     if config.path is None:
         return _expressions(config)
     train, validation = read_parts(config, parse_tagged)
     classes = tuple(sorted({label for text in train for _, label in text}))
-    check_classes(classes, {label for text in validation for _, label in text}, "word")
+    check_classes(classes, {label for text in validation for _, label in text}, "word", held_out_field(config))
     seen = (*train, *validation) if config.tokenizer.closed else train
     texts = [" ".join(word for word, _ in text) for text in seen]
-    tokenizer = make_tokenizer(config.tokenizer, texts, None if stored is None else stored / "tokenizer.json")
-    parts = [[_pieces(text, tokenizer, classes) for text in part] for part in (train, validation)]
+    tokenizer = make_tokenizer(config.tokenizer, texts, stored_in(stored))
+    files = (
+        (train, config.path, "data.path"),
+        (validation, config.validation_path or config.path, held_out_field(config)),
+    )
+    parts = [_all_pieces(part, tokenizer, classes, *file) for part, *file in files]
     length = max(len(tokens) for part in parts for tokens, _, _ in part)
     train_arrays, validation_arrays = (_arrays(part, length) for part in parts)
     return Labelled(
@@ -73,29 +78,68 @@ Pieces = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Tokens of a text, their labels, and which labels count."""
 
 
+class NoToken(UnknownText):
+    """A tokenizer makes nothing of a word."""
+
+    def __init__(self, word: str):
+        super().__init__(f"tokenizer: no token for the word {word!r}")
+        self.word = word
+
+
+def _all_pieces(
+    texts: Sequence[Tagged], tokenizer: Tokenizer, classes: Sequence[str], path: str, where: str
+) -> list[Pieces]:
+    """The tokens of the texts of a file; a word without one is named with its line."""
+    try:
+        return [_pieces(text, tokenizer, classes) for text in texts]
+    except NoToken as error:
+        words = [line.partition("\t")[0].strip() for line in load_text(path).content.split("\n")]
+        line = words.index(error.word) + 1
+        raise ConfigError(f"{where}: the tokenizer has no token for the word {error.word!r} of line {line}") from None
+
+
 def _pieces(text: Tagged, tokenizer: Tokenizer, classes: Sequence[str]) -> Pieces:
     """The tokens of a text; the first token of a word has its label (Devlin et al. 2018, section 5.3)."""
     if getattr(tokenizer, "around", False):
         raise ConfigError("data.tokenizer: the tokens around a text have no labels; use special=False")
-    tokens, labels, scored, before = [], [], [], ""
-    for word, label in text:
-        own = _within(tokenizer, before, word)
-        before = word
+    tokens_L, word_L, scored_L = word_tokens([word for word, _ in text], tokenizer)
+    numbers = np.array([classes.index(label) for _, label in text], np.int32)
+    return tokens_L, numbers[word_L], scored_L
+
+
+def word_tokens(words: Sequence[str], tokenizer: Tokenizer) -> Pieces:
+    """(tokens of a text, the number of the word of each, which are the first of a word), (L,) each.
+
+    Raises:
+      ConfigError: the tokenizer makes nothing of a word.
+    """
+    tokens, of_word, first = [], [], []
+    for number, (before, word) in enumerate(itertools.pairwise(["", *words])):
+        space, own = _within(tokenizer, before, word)
         if not len(own):
-            raise ConfigError(f"data.path: the tokenizer has no token for the word {word!r}")
-        tokens.append(own)
-        labels += [classes.index(label)] * len(own)
-        scored += [True] + [False] * (len(own) - 1)
-    return np.concatenate(tokens), np.array(labels, np.int32), np.array(scored)
+            raise NoToken(word)
+        tokens += [space, own]
+        of_word += [number] * (len(space) + len(own))
+        first += [False] * len(space) + [True] + [False] * (len(own) - 1)
+    return np.concatenate(tokens), np.array(of_word, np.int32), np.array(first)
 
 
-def _within(tokenizer: Tokenizer, before: str, word: str) -> np.ndarray:
-    """The tokens of a word as they are after another one: most kinds of pieces are joined with the space before."""
-    if not before or not isinstance(tokenizer, TrainedTokenizer):
-        return tokenizer.encode(word)
+def _within(tokenizer: Tokenizer, before: str, word: str) -> tuple[np.ndarray, np.ndarray]:
+    """(tokens of the space before a word, those of the word) as they are after another word.
+
+    Most kinds of pieces are joined with the space; of characters and bytes it is a token, without which words of
+    different texts would be one.
+    """
+    own = tokenizer.encode(word)
+    if not before:
+        return own[:0], own
+    spaced = tokenizer.encode(f" {word}")
+    if not isinstance(tokenizer, TrainedTokenizer):
+        cut = len(spaced) - len(own)
+        return spaced[:cut], spaced[cut:]
     first, both = tokenizer.encode(before), tokenizer.encode(f"{before} {word}")
     cut_between = np.array_equal(both[: len(first)], first)
-    return both[len(first) :] if cut_between else tokenizer.encode(f" {word}")
+    return own[:0], both[len(first) :] if cut_between else spaced
 
 
 def _arrays(texts: Sequence[Pieces], length: int) -> Batch:
@@ -133,19 +177,21 @@ def _expressions(config: TaggedConfig) -> Labelled:
     )
 
 
-def parse_tagged(path: str) -> list[Tagged]:
+def parse_tagged(path: str, where: str = "data.path") -> list[Tagged]:
     """Texts of a UTF-8 file whose lines are word<TAB>label, with an empty line after each text.
 
     Raises:
-      ConfigError: the file is missing, empty, or not UTF-8; a line is neither empty nor a word, a tab and a label.
+      ConfigError: the file is missing, empty, or not UTF-8; a line is neither empty nor a word, a tab and a label. It
+        names the field `where`.
     """
     texts: list[Tagged] = [[]]
-    for number, line in enumerate(load_text(path).content.split("\n"), 1):
-        if not line.strip():
+    for number, line in enumerate(lines_of(load_text(path, where=where).content, path, where), 1):
+        if line in ("", "\t"):  # the second one is a row of two empty cells
             texts.append([])
             continue
         word, tab, label = line.partition("\t")
         if not (tab and word.strip() and label.strip()) or "\t" in label.strip():
-            raise ConfigError(f"data.path: line {number} of {path} is not word<TAB>label")
+            hint = ", nor empty: it has spaces" if not line.strip() else ""
+            raise ConfigError(f"{where}: line {number} of {path} is not word<TAB>label{hint}")
         texts[-1].append((word.strip(), label.strip()))
     return [text for text in texts if text]

@@ -22,16 +22,16 @@ class Text:
     fingerprint: str
 
 
-def load_text(path: str | None, embedded: Literal["topics", "sources"] = "topics") -> Text:
+def load_text(path: str | None, embedded: Literal["topics", "sources"] = "topics", where: str = "data.path") -> Text:
     """The text of a file or of a data set of the hub; without a path, one that comes with Python.
 
     A file whose name ends in .gz is decompressed. Lines end with a line feed, before which a carriage return is left
     out.
 
     Raises:
-      ConfigError: the file is missing, unreadable, empty, or not UTF-8.
+      ConfigError: the file is missing, unreadable, empty, or not UTF-8; it names the field `where`.
     """
-    content, source = (_embedded(embedded), f"python:{embedded}") if path is None else (_read(path, "data.path"), path)
+    content, source = (_embedded(embedded), f"python:{embedded}") if path is None else (_read(path, where), path)
     return Text(content, source, hashlib.sha256(content.encode()).hexdigest())
 
 
@@ -39,9 +39,16 @@ def load_lines(path: str, where: str = "data.path") -> list[str]:
     """The lines of a file, or the rows of a data set of the hub, whose cells may hold line breaks.
 
     Raises:
-      ConfigError: as `load_text`; it names the field `where`.
+      ConfigError: as `load_text`, or lines end with carriage returns alone.
     """
-    return hub_lines(path) if path.startswith(PREFIX) else _read(path, where).removesuffix("\n").split("\n")
+    return hub_lines(path) if path.startswith(PREFIX) else lines_of(_read(path, where).removesuffix("\n"), path, where)
+
+
+def lines_of(content: str, path: str, where: str) -> list[str]:
+    """The lines of what a file holds; raises `ConfigError` where they end with carriage returns alone."""
+    if "\r" in content and "\n" not in content:
+        raise ConfigError(f"{where}: {path} has carriage returns and no line feeds, which are what ends a line")
+    return content.split("\n")
 
 
 def _read(name: str, where: str) -> str:

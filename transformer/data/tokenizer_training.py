@@ -15,6 +15,7 @@ from transformer.data.tokenizers import (
     SymbolTokenizer,
     Tokenizer,
     TrainedTokenizer,
+    UnknownText,
     library,
     read_tokenizer,
 )
@@ -39,44 +40,64 @@ LONGEST_WORD = 1_000
 def make_tokenizer(config: Tokenization, texts: Sequence[str], stored: Path | None = None) -> Tokenizer:
     """The tokenizer of a config, trained on `texts` where it needs that.
 
-    A tokenizer is a function of config and texts. Where the file `stored` holds one of the same kind, it is used as it
-    is, so that ids keep their meaning when other texts are read.
+    A tokenizer is a function of config and texts. The one in the file `stored` is used as it is, so that ids keep their
+    meaning when other texts are read.
 
     Raises:
-      ConfigError: the library is missing, `vocab_size` is too small for the texts, or the config has no rule.
+      ConfigError: the library is missing, `vocab_size` is too small for the texts, the config has no rule, or `stored`
+        is not there or holds a tokenizer of another kind.
     """
-    if isinstance(kept := _kept(stored), TrainedTokenizer):
-        return kept
-    return TrainedTokenizer(_definition(config, texts))
+    made = TrainedTokenizer(_definition(config, texts if stored is None else ()))
+    return made if stored is None else _kept(stored, config, made)
 
 
-def _kept(stored: Path | None) -> Tokenizer | None:
-    return None if stored is None or not stored.exists() else read_tokenizer(stored)
+def stored_in(folder: str | Path | None, name: str = "tokenizer") -> Path | None:
+    """The file of a tokenizer in the folder of a run; None without a folder."""
+    return None if folder is None else Path(folder) / f"{name}.json"
+
+
+def _kept(stored: Path, config: Tokenization, example: Tokenizer) -> Tokenizer:
+    """The tokenizer of a file, which is like another one but for its vocabulary."""
+    kept = read_tokenizer(stored)
+    if _kind(kept) != _kind(example):
+        raise UnknownText(f"tokenizer: {stored} holds one of another kind than {config}")
+    return kept
+
+
+def _kind(tokenizer: Tokenizer) -> list:
+    """What a tokenizer does with any text, whatever its vocabulary."""
+    if not isinstance(tokenizer, TrainedTokenizer):
+        return [type(tokenizer), tokenizer.special]
+    parts = json.loads(library().Tokenizer.from_str(tokenizer.definition).to_str())
+    return [
+        parts["normalizer"],
+        *(parts[name] and parts[name]["type"] for name in ("model", "pre_tokenizer", "decoder")),
+    ]
 
 
 @make_tokenizer.register
 def _(config: Char, texts: Sequence[str], stored: Path | None = None) -> Tokenizer:
-    if isinstance(kept := _kept(stored), CharTokenizer) and kept.special == config.special:
-        return kept
+    if stored is not None:
+        return _kept(stored, config, CharTokenizer("a", config.special))
     return CharTokenizer.of("".join(texts), config.special)
 
 
 @make_tokenizer.register
 def _(config: Byte, texts: Sequence[str], stored: Path | None = None) -> Tokenizer:
-    return ByteTokenizer(config.special)
+    made = ByteTokenizer(config.special)
+    return made if stored is None else _kept(stored, config, made)
 
 
 @make_tokenizer.register
 def _(config: Symbols, texts: Sequence[str], stored: Path | None = None) -> Tokenizer:
-    if isinstance(kept := _kept(stored), SymbolTokenizer):
-        return kept
+    if stored is not None:
+        return _kept(stored, config, SymbolTokenizer(()))
     return SymbolTokenizer(tuple(sorted({word for text in texts for word in text.split()})))
 
 
 @make_tokenizer.register
 def _(config: FromFile, texts: Sequence[str], stored: Path | None = None) -> Tokenizer:
-    path = Path(config.path) if stored is None or not stored.exists() else stored
-    return read_tokenizer(path, config.special)
+    return read_tokenizer(Path(config.path) if stored is None else stored, config.special)
 
 
 @functools.singledispatch

@@ -18,6 +18,8 @@ from transformer.runs.tokenizers import (
 )
 
 PAD, START, END, UNKNOWN, MASK = range(len(SPECIAL))
+CONTROL = (PAD, START, END, MASK)
+"""Special tokens that stand for no text."""
 
 
 class Tokenizer(Protocol):
@@ -68,7 +70,7 @@ class _Untrained(abc.ABC):
 
 
 class UnknownText(ConfigError):
-    """A text has what a closed vocabulary has no token for."""
+    """A text has what a tokenizer has no token for, or the tokenizer kept for it is of another kind."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class ByteTokenizer(_Untrained):
     """The UTF-8 bytes of a text."""
 
     special: bool = False
-    """The special tokens come first, and decoding leaves them out."""
+    """The special tokens come first; decoding leaves them out, but for the unknown one, which is U+FFFD."""
 
     @property
     def vocab_size(self) -> int:
@@ -87,7 +89,7 @@ class ByteTokenizer(_Untrained):
 
     def decode(self, tokens: np.ndarray) -> str:
         ids = _ordinary(tokens, self.special)
-        return bytes(np.where(ids < 256, ids, 255).astype(np.uint8)).decode(errors="replace")
+        return bytes(np.where((ids >= 0) & (ids < 256), ids, 255).astype(np.uint8)).decode(errors="replace")
 
     def to_json(self) -> dict:
         return {"tokenizer": "byte"} | _flag(self.special)
@@ -99,7 +101,7 @@ class CharTokenizer(_Untrained):
 
     characters: str
     special: bool = False
-    """The special tokens come first, and decoding leaves them out."""
+    """The special tokens come first; decoding leaves them out, but for the unknown one, which is U+FFFD."""
 
     def __post_init__(self):
         if not self.characters or len(set(self.characters)) < len(self.characters):
@@ -145,13 +147,13 @@ def _shift(special: bool) -> int:
 
 
 def _ordinary(tokens: np.ndarray, special: bool) -> np.ndarray:
-    """The tokens that are not special, numbered from 0."""
-    ids = np.asarray(tokens, np.int32) - _shift(special)
-    return ids[ids >= 0] if special else ids
+    """The tokens but padding, start, end and mask, numbered from 0; the unknown one is less than 0."""
+    ids = np.asarray(tokens, np.int32)
+    return (ids[~np.isin(ids, CONTROL)] if special else ids) - _shift(special)
 
 
 def _named(tokens: np.ndarray, names: str | tuple[str, ...], special: bool) -> list[str]:
-    """The names of tokens that are not special, with U+FFFD for an unknown token."""
+    """The names of tokens but padding, start, end and mask, with U+FFFD for an unknown token."""
     return [names[t] if 0 <= t < len(names) else "\ufffd" for t in _ordinary(tokens, special)]
 
 
@@ -206,8 +208,8 @@ class SymbolTokenizer(_Untrained):
 class TrainedTokenizer:
     """A tokenizer of the `tokenizers` library, given by its JSON text.
 
-    `<s>` inside a text is read as ordinary characters, not as the special token, unless tokens are whole words or
-    their longest pieces (`WordPiece`).
+    `<s>` inside a text is read as ordinary characters, and as unknown where tokens are whole words or their longest
+    pieces (`WordPiece`); it is never the special token.
     """
 
     definition: str = field(repr=False)
@@ -229,28 +231,59 @@ class TrainedTokenizer:
         return self._tokenizer.get_vocab_size()
 
     def encode(self, text: str) -> np.ndarray:
-        return np.array(self._encode(text).ids, np.int32)
+        """The tokens of a text, (L,) int32; raises `ConfigError` for a special token in it where none is unknown."""
+        return self._encode(text)[0]
 
     def encode_open(self, text: str) -> np.ndarray:
         """The tokens of a text that goes on: without those that the definition puts after it, (L,) int32.
 
         None of an empty text.
         """
-        found = self._encode(text)
-        own = [i for i, added in enumerate(found.special_tokens_mask, 1) if not added]
-        return np.array(found.ids[: own[-1] if own else 0], np.int32)
+        tokens_L, own_L = self._encode(text)
+        return tokens_L[: own_L.nonzero()[0][-1] + 1 if own_L.any() else 0]
 
-    def _encode(self, text: str) -> Any:
+    def _encode(self, text: str) -> tuple[np.ndarray, np.ndarray]:
+        """(tokens, which of them are of the text and not put around it), (L,) each."""
         _encoded(text, "utf-8")
-        return self._tokenizer.encode(text, add_special_tokens=self.around)
+        found = self._tokenizer.encode(text, add_special_tokens=self.around)
+        tokens_L = np.array(found.ids, np.int32)
+        own_L = np.array(found.special_tokens_mask) == 0 if self.around else np.ones(len(tokens_L), np.bool)
+        if (spelled_L := own_L & np.isin(tokens_L, self._control)).any():
+            if self._unknown is None:
+                place = int(spelled_L.argmax())
+                where = f"at character {found.offsets[place][0]}"
+                raise UnknownText(f"tokenizer: {found.tokens[place]!r} {where} is a special token, and no text")
+            tokens_L[spelled_L] = self._unknown
+        return tokens_L, own_L
 
     def decode(self, tokens: np.ndarray) -> str:
-        """The text without the special tokens."""
-        return self._tokenizer.decode(np.asarray(tokens, np.int32).tolist(), skip_special_tokens=True)
+        """The text without the special tokens, of which the unknown one is written."""
+        ids = np.asarray(tokens, np.int32)
+        return self._tokenizer.decode(ids[~np.isin(ids, self._control)].tolist(), skip_special_tokens=False)
+
+    def normalized(self, text: str) -> str:
+        """The text as it is before it is cut, such as in lower case."""
+        rule = self._tokenizer.normalizer
+        return text if rule is None else rule.normalize_str(text)
 
     def to_json(self) -> dict:
         digest = hashlib.sha256(self.definition.encode()).hexdigest()
         return {"tokenizer": "trained", "sha256": digest} | ({"around": True} if self.around else {})
+
+    @functools.cached_property
+    def _unknown(self) -> int | None:
+        """The token of what has none."""
+        if self.special:
+            return UNKNOWN
+        model = json.loads(self.definition)["model"]
+        named = model.get("unk_token")
+        return model.get("unk_id") if named is None else self._tokenizer.token_to_id(named)
+
+    @functools.cached_property
+    def _control(self) -> list[int]:
+        """The special tokens that stand for no text."""
+        added = self._tokenizer.get_added_tokens_decoder()
+        return [token for token, what in added.items() if what.special and token != self._unknown]
 
     @functools.cached_property
     def _tokenizer(self) -> Any:

@@ -18,7 +18,7 @@ from transformer.core.sources import code_of
 from transformer.inference.parts import in_parts
 from transformer.inference.processors import Earlier
 from transformer.inference.prompt import Generated, Prompt, check_prompt
-from transformer.inference.strategies import Strategy, check_decoding
+from transformer.inference.strategies import Strategy, check_decoding, check_length
 from transformer.inference.tokenwise import GREEDY
 
 
@@ -58,9 +58,12 @@ def generate(
     Raises:
       ConfigError: the prompt is not an array (B, L) of tokens that the model has, `num_tokens` is not positive, the
         model has no token `stop`, prompt and continuation are longer than positions are defined for, a random strategy
-        has no key, or the sequences cannot be divided by the devices.
+        has no key, the strategy or a processor does not fit the vocabulary or `num_tokens`, or the sequences cannot
+        be divided by the devices.
     """
     check_decoding("generate", num_tokens, stop, strategy, key, mesh)
+    if earlier is None:  # of a longer text this is a part, whose length says nothing
+        check_length("generate", strategy, num_tokens)
     check_prompt("generate", apply, params, prompt_BL, lengths_B, inputs or {}, stop)
     chosen = {"num_tokens": num_tokens, "strategy": strategy, "stop": stop, "prefix": prefix, "mesh": mesh}
     chosen |= {"code": code_of(strategy)}

@@ -29,7 +29,8 @@ class Generated(NamedTuple):
     lengths_B: jax.Array
     """(B,) number of tokens of each, the end token included."""
     log_probability_B: jax.Array
-    """(B,) log P of each continuation given its prompt, in nats, the end token included."""
+    """(B,) log P of each continuation given its prompt, in nats, the end token included: under the model itself, not
+    under what a temperature, a cut or processors make of it."""
 
 
 def check_prompt(

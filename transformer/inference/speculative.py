@@ -17,7 +17,7 @@ from transformer.functional.cache import Cache, Reader, rewind
 from transformer.inference.parts import in_parts
 from transformer.inference.prompt import Generated, Prompt, check_prompt
 from transformer.inference.scoring import label_log_probabilities
-from transformer.inference.strategies import check_decoding
+from transformer.inference.strategies import check_decoding, check_length
 from transformer.inference.tokenwise import GREEDY, TokenStrategy
 
 
@@ -64,6 +64,7 @@ def speculate(
       ConfigError: as `generate`, or the strategy does not choose token by token, or the vocabularies differ.
     """
     check_decoding("speculate", num_tokens, stop, strategy, key, mesh)
+    check_length("speculate", strategy, num_tokens)
     check_apply(draft_apply, "speculate: draft_apply")
     if not is_count(ahead) or ahead < 1:
         raise ConfigError(f"speculate: ahead {ahead!r} is not a positive number")

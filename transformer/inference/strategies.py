@@ -11,7 +11,7 @@ from transformer.core.checks import check_fields, is_count
 from transformer.core.errors import ConfigError
 from transformer.core.modules import no_key
 from transformer.core.values import Variant
-from transformer.inference.processors import Processor
+from transformer.inference.processors import MinimumLength, Processor
 from transformer.inference.prompt import Generated, Prompt
 
 
@@ -37,6 +37,13 @@ class Strategy(Variant):
                 raise ConfigError(f"{processor.name}: it returns {given} for logits {needed}")
             logits_BV = processed_BV
         return logits_BV
+
+
+def check_length(caller: str, strategy: Strategy, num_tokens: int) -> None:
+    """Raise `ConfigError` where more tokens have to come before the end than may come at all."""
+    for processor in strategy.processors:
+        if isinstance(processor, MinimumLength) and processor.length > num_tokens:
+            raise ConfigError(f"{caller}: {processor} asks for more than num_tokens, {num_tokens}")
 
 
 def check_decoding(caller: str, num_tokens: Any, stop: Any, strategy: Any, key: Any, mesh: Any) -> None:

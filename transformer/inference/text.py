@@ -12,7 +12,7 @@ from transformer.core.modules import Apply, Params
 from transformer.inference.generate import generate
 from transformer.inference.processors import Earlier
 from transformer.inference.scoring import sliding_log_probabilities
-from transformer.inference.strategies import Strategy
+from transformer.inference.strategies import Strategy, check_decoding, check_length
 
 Beyond = Literal["slide", "extrapolate", "refuse"]
 """What to do where prompt and continuation are longer than `max_length`, the longest text of training."""
@@ -53,8 +53,8 @@ def continuation(
       ConfigError: as `generate`, `beyond` is no such word, or the text is longer than it allows.
     """
     check_type(beyond, Beyond, "generate: beyond")
-    if num_tokens < 1:
-        raise ConfigError(f"generate: num_tokens {num_tokens} is not a positive number")
+    check_decoding("generate", num_tokens, stop, strategy, key, None)
+    check_length("generate", strategy, num_tokens)
     tokens, end = np.asarray(prompt_L), len(prompt_L) + num_tokens
     longer = end - 1 > max_length
     if longer and beyond == "refuse":

@@ -142,7 +142,11 @@ class Sample(TokenStrategy):
         # Where every token is forbidden none is: NEVER is too large for noise to be added to it.
         some = logits_BV.max(-1, keepdims=True) > NEVER
         logits_BV = jnp.where(some, logits_BV, jnp.zeros_like(logits_BV)) / self.temperature
-        if self.top_k is not None and self.top_k < logits_BV.shape[-1]:
+        if self.top_k is not None and self.top_k > logits_BV.shape[-1]:
+            raise ConfigError(
+                f"sample.top_k: {self.top_k} is more than the {logits_BV.shape[-1]} tokens that there are"
+            )
+        if self.top_k is not None:
             lowest = jax.lax.top_k(logits_BV, self.top_k)[0][:, -1:]
             logits_BV = jnp.where(logits_BV >= lowest, logits_BV, NEVER)
         if self.top_p is not None and self.top_p < 1:

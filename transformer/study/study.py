@@ -276,7 +276,7 @@ class Study(StudyOptions):
         if looks is not None and looks < 1:
             raise ConfigError(f"study {self.name}: looks: {looks} is not a positive number")
         workdir = Path(workdir)
-        data = load_data(self.base.data, workdir) if data is None else data
+        data = load_data(self.base.data) if data is None else data
         check_data(data, f"study {self.name}")
         check_initial(initial, f"study {self.name}")
         arms = prepared(self, data, workdir, initial)

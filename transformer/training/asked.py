@@ -1,4 +1,4 @@
-"""What a trained run answers: it continues, translates, classifies and scores."""
+"""What a trained run answers: it continues, translates, classifies, tags and scores."""
 
 import abc
 import functools
@@ -13,6 +13,7 @@ from transformer.core.checks import check_kind
 from transformer.core.errors import ConfigError
 from transformer.data.dataset import pad_rows
 from transformer.data.pairs import with_end
+from transformer.data.tagged import word_tokens
 from transformer.data.tokenizers import END, START, Tokenizer, encode_open
 from transformer.inference.evaluation import lm_eval_model
 from transformer.inference.generate import generate
@@ -124,6 +125,11 @@ class AskedRun(TrainedRun, abc.ABC):
         if not source.strip():
             raise ConfigError("translate: the source has no text")
         source_S = with_end(self.tokenizers["source_tokenizer"], source)
+        if len(source_S) > model.max_source_length:
+            raise ConfigError(
+                f"translate: the source has {len(source_S)} tokens, its end included, more than max_source_length "
+                f"{model.max_source_length}"
+            )
         source_1S, valid_1S = _row(source_S, model.max_source_length)
         inputs = {"source_BS": source_1S, "source_valid_BS": valid_1S}
         limit = min(model.max_length, 2 * len(source_S) + 50) if num_tokens is None else num_tokens
@@ -158,6 +164,30 @@ class AskedRun(TrainedRun, abc.ABC):
         logits_1C = self.apply(self.params(replica), inputs_1L, valid_BL=valid_1L)
         shares = np.asarray(jax.nn.softmax(logits_1C[0, : len(self.classes)])).tolist()
         return dict(sorted(zip(self.classes, shares, strict=True), key=lambda each: -each[1]))
+
+    def tag(self, text: str, *, replica: int | None = None) -> list[tuple[str, str]]:
+        """The words of a text, what spaces stand between, each with its likeliest class, by a classifier of words.
+
+        Args:
+          text: a text, its words as in training.
+          replica: which one reads it; None: the one with the lowest loss.
+
+        Raises:
+          ConfigError: the run is no classifier of words, or the text has no words, too many tokens, or what the
+            tokenizer does not know.
+        """
+        model = self.config.model
+        tags = isinstance(model, ClassifierConfig) and isinstance(model.pooling, PerToken)
+        if not (tags and "tokenizer" in self.tokenizers):
+            raise ConfigError(f"tag: {self.workdir} holds no classifier of words")
+        check_kind(text, str, "tag")
+        if not (words := text.split()):
+            raise ConfigError("tag: the text has no words")
+        tokens_L, _, first_L = word_tokens(words, self.tokenizers["tokenizer"])
+        inputs_1L, valid_1L = _row(tokens_L, model.max_length)
+        logits_1LC = np.asarray(self.apply(self.params(replica), inputs_1L, valid_BL=valid_1L))
+        given_W = logits_1LC[0, : len(tokens_L), : len(self.classes)].argmax(-1)[first_L]
+        return [(word, self.classes[given]) for word, given in zip(words, given_W, strict=True)]
 
     def confusion(self, *, replica: int | None = None) -> np.ndarray:
         """(C, C) how many held-out texts or images of the class of a row are given that of a column.
@@ -257,6 +287,7 @@ class AskedRun(TrainedRun, abc.ABC):
         if model.kind != "tokens" or not model.causal or "tokenizer" not in self.tokenizers:
             ways = {
                 "classify(text) is for a classifier": self._classifies and "tokenizer" in self.tokenizers,
+                "tag(text) is for a classifier of words": isinstance(model, ClassifierConfig) and not self._classifies,
                 "translate(source) is for pairs of texts": "source_tokenizer" in self.tokenizers,
                 "generate(run.apply, run.params(), tokens) is for numbers": model.kind == "tokens" and model.causal,
             }

@@ -42,7 +42,7 @@ class StoredRun(AskedRun):
         """
         source, why = str(self.config.data), "data of your own are not kept in it"
         try:
-            data = load_data(self.config.data, self.workdir)
+            data = load_data(self.config.data, self.workdir if self.tokenizers else None)
             source = data.source
             if data.fingerprint == self.fingerprint:
                 return data
