@@ -10,6 +10,7 @@ from transformer.analysis.depth import norms_by_layer, rank_collapse, receptive_
 from transformer.core.errors import ConfigError
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.attention.sparsity import SlidingWindow
+from transformer.models.classifier import ClassifierConfig
 from transformer.models.pattern import Alternate
 from transformer.testing.subject import Subject, shaken, small, tokens_of
 
@@ -63,3 +64,22 @@ def test_the_receptive_field_of_one_layer_is_the_jacobian():
 def test_the_norms_are_of_one_side():
     with pytest.raises(ConfigError, match=r"^norms_by_layer: the tree has no blocks; known: decoder, encoder$"):
         norms_by_layer({"encoder": {"blocks": {}}, "decoder": {"blocks": {}}, "output": {}})
+
+
+@pytest.mark.parametrize(
+    ("to", "message"),
+    [
+        ("blocks.*.resid_pre", r"to 'blocks\.\*\.resid_pre' is several activations, such as blocks\.0\.resid_pre"),
+        ("blocks.0.attention.pattern", r"blocks\.0\.attention\.pattern is \(2, 4, 8, 8\), which has no axis of tokens"),
+    ],
+)
+def test_a_receptive_field_is_of_tokens(to, message):
+    subject = Subject(small())
+    with pytest.raises(ConfigError, match=f"^receptive_field: {message}"):
+        receptive_field(subject.apply, subject.params, TOKENS, key=jax.random.key(0), to=to)
+
+
+def test_a_receptive_field_has_outputs_of_tokens():
+    subject = Subject(small(ClassifierConfig, causal=False, num_classes=3))
+    with pytest.raises(ConfigError, match=r"^receptive_field: the output is \(2, 3\), which has no axis of tokens"):
+        receptive_field(subject.apply, subject.params, TOKENS, key=jax.random.key(0))

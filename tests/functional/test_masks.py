@@ -34,6 +34,7 @@ from transformer.functional.masks import (
     Strides,
     Tokens,
     Window,
+    allows,
 )
 
 SEGMENTS = jnp.array([[1, 1, 2, 2, 2]])
@@ -171,6 +172,11 @@ def test_an_array_that_is_no_mask_of_these_tokens(array, message):
 def test_a_window_has_tokens(size):
     with pytest.raises(ConfigError, match=rf"^Window\.size: {size} is not a positive whole number$"):
         Window(size)
+
+
+def test_an_array_is_no_mask():
+    with pytest.raises(ConfigError, match=r"^mask: a ndarray is no mask; Arbitrary\(array\) is that of an array$"):
+        allows(np.ones((5, 5), bool), TOKENS, TOKENS)  # pyright: ignore[reportArgumentType] wrong on purpose
 
 
 def test_a_mask_is_joined_with_masks():

@@ -101,6 +101,20 @@ def test_what_computes_in_another_dtype_is_named(layers, change, what):
         jax.eval_shape(apply, params, TOKENS)
 
 
+@dataclass(frozen=True)
+class NarrowNorm(Norm):
+    def __call__(self, x_BLD, params):
+        return x_BLD.astype(jnp.float16)
+
+
+def test_a_norm_that_rounds_more_is_named():
+    """Sublayers would compute in its dtype, and their sum with the stream hides it."""
+    params, apply = pure_model(TINY.replace(norm=NarrowNorm()))
+    said = r"^blocks\.\*\.attention_residual: pre with norm narrownorm returns float16 for an input of float32;"
+    with jax.numpy_dtype_promotion("standard"), pytest.raises(ConfigError, match=said):
+        jax.eval_shape(apply, params, TOKENS)
+
+
 def test_two_mixers_side_by_side_are_summed():
     """x + f(norm(x)) + g(norm(x)) with attention f and another mixer g, and then feed-forward."""
     config = TINY.replace(block=SideBySide(LinearAttention(num_heads=2)), num_layers=1, position=None)

@@ -519,7 +519,7 @@ def test_an_arm_has_learning_rates_of_its_own(base, corpus):
 @pytest.mark.parametrize(
     ("fields", "line"),
     [
-        ({"margin": np.nan}, "margin nan is not positive"),
+        ({"margin": np.nan}, "margin nan is not a positive number"),
         ({"fails_above": np.nan}, "fails_above nan is negative or not a number"),
         ({"minutes": -1.0}, "minutes -1.0 is negative or not a number"),
         ({"learning_rates": (1e-2, np.nan)}, "learning rate nan is not a number from 0 on"),
@@ -536,7 +536,7 @@ def test_an_arm_has_learning_rates_of_its_own(base, corpus):
         ({"contrasts": {"q": {"a": "1", "b": -1}}}, "contrast q: a: '1' is no number"),
         ({"contrasts": {"q": ["a", "b"]}}, "contrast q: Mapping is needed, and list is given"),
         ({"arms": {"a": {}, 3: {}}}, "the name 3 of an arm.*"),
-        ({"arms": {"a": {}, "baseline, other seeds": {}}, "noise_floor": True}, ".*give the arm another"),
+        ({"arms": {"a": {}, "baseline, other seeds": {}}, "noise_floor": True}, ".*take another"),
     ],
 )
 def test_numbers_that_are_none(base, fields, line):

@@ -67,9 +67,18 @@ def receptive_field(
       key: key of the random signs.
       to: name of an activation (B, S, …).
       kwargs: keyword arguments of `apply`.
+
+    Raises:
+      ConfigError: `to` is several activations, or it or the output has no axis of tokens after that of the batch.
     """
-    start = run_with_cache(apply, params, *args, names=to, **kwargs)[1][to]
+    found = run_with_cache(apply, params, *args, names=to, **kwargs)[1]
+    if to not in found:
+        raise ConfigError(f"receptive_field: to {to!r} is several activations, such as {next(iter(found))}")
+    start = found[to]
     out, backward = jax.vjp(lambda x: intervene(apply, {to: lambda _: x})(params, *args, **kwargs), start)
+    if out.ndim < 3 or to.endswith((".scores", ".pattern")):
+        what = f"the output is {out.shape}" if out.ndim < 3 else f"{to} is {start.shape}"
+        raise ConfigError(f"receptive_field: {what}, which has no axis of tokens after the batch")
     signs = jax.random.rademacher(key, out.shape, out.dtype)
 
     def seen_from(position):

@@ -160,9 +160,9 @@ def allows(mask: MaskFunction, queries: Tokens, keys: Tokens) -> jax.Array:
     """What a mask allows, boolean, of a shape that broadcasts to (B, H, L, S).
 
     Raises:
-      ConfigError: it returns something else.
+      ConfigError: it is no function, or returns something else.
     """
-    found, name = mask(queries, keys), type(mask).__name__
+    found, name = _mask(mask)(queries, keys), type(mask).__name__
     if found.dtype != bool:
         raise ConfigError(f"mask: {name} returns {found.dtype}, not bool, True where a query attends")
     if found.ndim not in (2, 4):

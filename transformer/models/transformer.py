@@ -73,8 +73,15 @@ class Block(nnx.Module):
         common = _common_factor(connection) if normed else 1.0  # which the norm would undo
         added = functools.partial(self._added, common, connection[0].name, depth.layer, key)
 
+        def alike(found):
+            wanted = jax.tree.leaves(stream)[0]
+            for own in jax.tree.leaves(found):
+                if own.dtype != wanted.dtype:
+                    raise _other_dtype(own, wanted, residual.name, residual.residual, self.config.norm)
+            return found
+
         def branch(x):
-            inputs = x if residual.sublayers else [x] * len(connection)
+            inputs = alike(x if residual.sublayers else [x] * len(connection))
             answers = [
                 self._sublayer(s, s.factor / common, x, context, key) for s, x in zip(connection, inputs, strict=True)
             ]
@@ -82,11 +89,7 @@ class Block(nnx.Module):
             y_BLD = functools.reduce(operator.add, [y_BLD for y_BLD, _ in answers])
             return y_BLD if normed else added(y_BLD)
 
-        after = residual(stream, branch, depth, context.tokens.valid, added)
-        for found, wanted in zip(jax.tree.leaves(after), jax.tree.leaves(stream), strict=True):
-            if found.dtype != wanted.dtype:
-                raise _other_dtype(found, wanted, residual.name, residual.residual, self.config.norm)
-        return after, handed_back
+        return alike(residual(stream, branch, depth, context.tokens.valid, added)), handed_back
 
     def _sublayer(
         self, made: ResolvedSublayer, factor: float, x_BLD: jax.Array, context: Context, key
