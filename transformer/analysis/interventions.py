@@ -14,7 +14,6 @@ import numpy as np
 from jax.core import Tracer
 
 from transformer.analysis.activations import Intervention, intervene, run_with_cache
-from transformer.core.checks import check_kind
 from transformer.core.errors import ConfigError
 from transformer.core.modules import Apply, Params
 
@@ -94,7 +93,8 @@ def patch(other: jax.Array, *, positions: Any = slice(None), heads: Any = slice(
       ConfigError: when applied, the activation has no such head or position (where their numbers are traced, they are
         not looked at), or is of another shape or dtype.
     """
-    check_kind(other, jax.Array | np.ndarray, "patch")
+    if not isinstance(other, jax.Array | np.ndarray):
+        raise ConfigError(f"patch: a {type(other).__name__} is given, not the activation of another run")
     return Patch(other, positions, heads)
 
 

@@ -74,8 +74,6 @@ def _check_budget(study: "Study", where: str) -> None:
         raise ConfigError(f"{where}: {study.seeds} seeds; an interval needs two")
     if study.max_seeds is not None and study.max_seeds < study.seeds:
         raise ConfigError(f"{where}: max_seeds {study.max_seeds} is less than seeds {study.seeds}")
-    if study.minutes is not None and len(study.looks) == 1:
-        raise ConfigError(f"{where}: minutes {study.minutes:g} end nothing: no seeds are added; give max_seeds too")
     if study.match is None and study.match_by != MATCH_BY:
         raise ConfigError(f"{where}: match_by {study.match_by}: nothing is matched; give match too")
     if study.match == "seconds" and study.match_by != "steps":
@@ -101,3 +99,5 @@ def _check_metrics(study: "Study", where: str) -> None:
     for number in ("fails_above", "minutes"):
         if (value := getattr(study, number)) is not None and not value >= 0:
             raise ConfigError(f"{where}: {number} {value} is negative or not a number")
+    if study.minutes is not None and len(study.looks) == 1:
+        raise ConfigError(f"{where}: minutes {study.minutes:g} end nothing: no seeds are added; give max_seeds too")
