@@ -22,7 +22,7 @@ from transformer.data.pairs import PairsConfig, TranslationRun
 from transformer.data.puzzles import AlgorithmicConfig, AlgorithmicRun
 from transformer.data.tasks.rewriting import Sort
 from transformer.data.tokenizer_training import make_tokenizer
-from transformer.data.tokenizers import END, START, CharTokenizer, encode_open
+from transformer.data.tokenizers import END, START, CharTokenizer, encode_open, read_tokenizer
 from transformer.inference.evaluation import TextModel
 from transformer.inference.processors import Forbidden
 from transformer.inference.tokenwise import Greedy, Sample
@@ -32,7 +32,7 @@ from transformer.objectives.tokens import PrefixToken
 from transformer.runs.config import Replica, RunConfig, grid
 from transformer.runs.data import TextConfig
 from transformer.runs.rules import ScheduleFree
-from transformer.runs.tokenizers import FromFile, Word
+from transformer.runs.tokenizers import FromFile, Tokenization, Word
 from transformer.training.checkpoint import steps
 from transformer.training.loop import train
 from transformer.training.stored import StoredRun, load_run
@@ -84,6 +84,37 @@ def test_a_tokenizer_from_elsewhere_keeps_putting_tokens_around_a_text(config, t
         run = StoredRun(tmp_path, described, (), {}, *[np.zeros(0)] * 4, 0, "")
         assert run.tokenizers["tokenizer"] == make_tokenizer(described.data.tokenizer, (), tmp_path / "tokenizer.json")
         assert run.tokenizers["tokenizer"].to_json().get("around", False) == special
+
+
+@dataclass(frozen=True)
+class Lowercase(Tokenization):
+    keeps: bool = True
+
+
+class LowercaseTokenizer(CharTokenizer):
+    def encode(self, text):
+        return super().encode(text.lower())
+
+
+@make_tokenizer.register
+def _(config: Lowercase, texts, stored=None):
+    if config.keeps and stored is not None:
+        return LowercaseTokenizer(read_tokenizer(stored).characters)
+    return LowercaseTokenizer.of("".join(("x", *texts)))
+
+
+def test_a_tokenizer_of_one_s_own_is_read_back_by_its_rule(config, tmp_path):
+    (tmp_path / "tokenizer.json").write_text(make_tokenizer(Lowercase(), ["to be"]).definition)
+    for keeps in (True, False):
+        described = config.replace({"data": TextConfig(tokenizer=Lowercase(keeps=keeps))})
+        run = StoredRun(tmp_path, described, (), {}, *[np.zeros(0)] * 4, 0, "")
+        if keeps:
+            np.testing.assert_array_equal(
+                run.tokenizers["tokenizer"].encode("TO BE"), make_tokenizer(Lowercase(), ["to be"]).encode("to be")
+            )
+        else:
+            with pytest.raises(ConfigError, match=r"^data\.tokenizer: the rule of .* makes another tokenizer than .*"):
+                _ = run.tokenizers
 
 
 def test_a_text_that_goes_on_has_no_end_token(config, tmp_path):

@@ -1,7 +1,7 @@
 """How devices share the work of a run, which changes its numbers by rounding only.
 
-Of validation losses that is so for numbers of devices that divide a held-out batch, 32 rows of a text and 64 or 128 of
-other data: other numbers have larger batches, in which other tokens are masked and other texts go on.
+Of validation losses that is so up to as many devices as a held-out batch has rows, 32 of a text and 64 or 128 of other
+data. For twice as many or more, several batches are one, in which other tokens or patches are hidden.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,8 @@ class MeshConfig(Config):
     replica: int | None = None
     """Groups of devices among which replicas are divided; None: as many as divide them evenly."""
     data: int | None = None
-    """Devices among which a batch is divided; None: as many of the rest as divide it evenly."""
+    """Devices among which a batch is divided; None: as many of the rest as divide it evenly, of a CPU one for a model
+    of more than 5 million parameters."""
     context: int = 1
     """Devices among which the tokens of each sequence are divided; each reads the keys and values of all."""
     model: int = 1
@@ -96,6 +97,6 @@ ALONE = HostsConfig()
 
 
 AUTOMATIC = MeshConfig()
-"""Divides replicas over the devices, then each batch over the devices that are left."""
+"""Divides replicas over the devices, then each batch over the devices that are left (`MeshConfig.data`)."""
 ONE_DEVICE = MeshConfig(replica=1, data=1, model=1)
 """A mesh of a single device."""

@@ -61,7 +61,7 @@ class Hyperball(UpdateRule):
 
     For each matrix of the layers (Wen et al. 2026); u is a rule's direction, and all else moves as under that rule.
     So initial values decide how large matrices are for ever, and those of deviation .02 are small in a narrow model:
-    `model.initializer=fan_in` gives outputs the variance of inputs at any width. The learning rate is about the angle
+    `model.initializer=fanin` gives outputs the variance of inputs at any width. The learning rate is about the angle
     by which a matrix turns, 0.01 and more. Weight decay of these matrices only turns them faster, by
     1 / (1 - rate · decay). A matrix that begins at 0 has no sphere and moves as under the rule.
     """

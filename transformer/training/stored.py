@@ -10,13 +10,15 @@ import numpy as np
 from jax.sharding import AbstractMesh, use_abstract_mesh
 
 from transformer.core.errors import ConfigError
+from transformer.core.files import read_text
 from transformer.core.json import from_json
 from transformer.core.sources import sources
 from transformer.data.dataset import Dataset, load_data, read_run_config
+from transformer.data.tokenizer_training import make_tokenizer
 from transformer.data.tokenizers import Tokenizer, UnknownText, read_tokenizer
 from transformer.runs.config import Replica
 from transformer.runs.mesh import ONE_DEVICE, MeshConfig
-from transformer.runs.tokenizers import FromFile
+from transformer.runs.tokenizers import Tokenization
 from transformer.training import checkpoint
 from transformer.training.asked import AskedRun
 from transformer.training.metrics import read_metrics
@@ -66,13 +68,21 @@ class StoredRun(AskedRun):
     def tokenizers(self) -> dict[str, Tokenizer]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The tokenizers of that data, by the names they have there; they are kept in the folder."""
         how = getattr(self.config.data, "tokenizer", None)
-        around = isinstance(how, FromFile) and how.special
-        return {path.stem: read_tokenizer(path, around) for path in sorted(self.workdir.glob("*tokenizer.json"))}
+        paths = sorted(self.workdir.glob("*tokenizer.json"))
+        return {path.stem: read_tokenizer(path) if how is None else _again(how, path) for path in paths}
 
     @property
     def classes(self) -> tuple[str, ...]:
         """The names of the classes of that data."""
         return getattr(self.data, "classes", ())
+
+
+def _again(how: Tokenization, path: Path) -> Tokenizer:
+    """The tokenizer of a run, of the class that its config makes."""
+    found = make_tokenizer(how, (), path)
+    if found.definition != read_text(path):
+        raise ConfigError(f"data.tokenizer: the rule of {how} makes another tokenizer than {path}, its `stored`")
+    return found
 
 
 def load_run(workdir: str | Path, mesh: MeshConfig = ONE_DEVICE) -> StoredRun:
