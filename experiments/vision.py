@@ -26,6 +26,7 @@ from experiments.sections import MODEL, RUN
 from transformer.core.parameters import Xavier
 from transformer.data.pictures import ImageConfig, Pictures, ReconstructionRun, VisionRun
 from transformer.embeddings.embedding import Embedding
+from transformer.embeddings.patches import cut, join
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.models.images import AutoencoderConfig, PatchConfig, VisionConfig
 from transformer.objectives.pictures import Reconstruction
@@ -118,7 +119,8 @@ def reconstruct(command: Reconstruct) -> None:
     assert isinstance(model, PatchConfig)
     rows, columns = model.grid
     hidden = objective.hide(SHOWN, rows * columns, jax.random.key(command.seed))
-    made = trained.apply(trained.params(), images, hidden_BH=hidden)
+    predicted = trained.apply(trained.params(), images, hidden_BH=hidden, method="predict_patches")
+    made = join(objective.pixels(predicted, cut(images, model.patch_size)), model.patch_size, columns)
     holes = np.zeros((SHOWN, rows * columns))
     np.put_along_axis(holes, np.asarray(hidden), 1, 1)
     hole = np.kron(holes.reshape(SHOWN, rows, columns), np.ones((model.patch_size,) * 2))[..., None]

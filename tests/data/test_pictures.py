@@ -1,5 +1,7 @@
 """Images as data: sizes and classes for the model, and images that are moved."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -215,8 +217,9 @@ def test_images_of_the_evaluation_stay(path):
 @pytest.mark.parametrize("name", ["shift", "rotation", "scaling"])
 def test_negative_distortions(name):
     """Are refused."""
-    with pytest.raises(ConfigError, match=rf"data.{name}: -1.0 is negative"):
-        ImageConfig(**{name: -1.0})
+    for wrong in (-1.0, math.inf):
+        with pytest.raises(ConfigError, match=rf"data.{name}: {wrong} is negative or not a number"):
+            ImageConfig(**{name: wrong})
 
 
 def test_nothing_shrinks_by_all_of_itself():

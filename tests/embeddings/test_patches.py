@@ -47,6 +47,17 @@ def test_a_patch_is_embedded_by_a_linear_map():
     chex.assert_trees_all_close(np.asarray(layer(jnp.asarray(images()))[:, 5]), expected, **CLOSE)
 
 
+@pytest.mark.parametrize(("rows", "grid", "new"), [(6, (3, 3), (6, 6)), (13, (3, 4), (-1, 4)), (4, (0, 2), (2, 2))])
+def test_grids_that_there_are_not(rows, grid, new):
+    with pytest.raises(ConfigError, match=rf"^resize_positions: a table of {rows} rows, from \("):
+        resize_positions(jnp.ones((rows, 4)), grid, new)
+
+
+def test_a_list_is_no_image():
+    with pytest.raises(ConfigError, match=r"^images: a list is given, not an array$"):
+        cut([[1.0]], 1)  # pyright: ignore[reportArgumentType] wrong on purpose
+
+
 @pytest.mark.parametrize("before", [0, 1])
 def test_resized_positions(before):
     """The same grid gives the same table, what stands before is kept, and a linear slope stays one."""

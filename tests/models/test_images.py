@@ -122,13 +122,23 @@ def test_an_encoder_of_shown_patches_needs_one():
 @pytest.mark.parametrize("kind", [PatchConfig, AutoencoderConfig])
 @pytest.mark.parametrize(
     ("hidden", "message"),
-    [([[9]], r"patch 9 at \(0, 0\) is not in \[0, 6\)"), ([[1, 4, 1]], "patch 1 is there twice in row 0")],
+    [
+        ([[9]], r"patch 9 at \(0, 0\) is not in \[0, 6\)"),
+        ([[1, 4, 1]], "patch 1 is there twice in row 0"),
+        ([1, 4], r"\(2,\), not numbers of patches for each of 1 images"),
+        ([[1], [2], [3]], r"\(3, 1\), not numbers of patches for each of 1 images"),
+    ],
 )
 def test_what_is_hidden_is_there_and_once(kind, hidden, message):
     """Or the encoder would leave out patches that are shown."""
     params, run = split(build(patches(kind), key=KEY))
     with pytest.raises(ConfigError, match=rf"^hidden_BH: {message}"):
         run(params, jnp.asarray(images(1)), hidden_BH=jnp.asarray(hidden))
+
+
+def test_channels_come_last():
+    with pytest.raises(ConfigError, match=r"^model\.image_size: \(3, 8, 8\); channels come last, not first$"):
+        _ = PatchConfig(image_size=(3, 8, 8), patch_size=4).grid
 
 
 @pytest.mark.parametrize("kind", [PatchConfig, AutoencoderConfig, VisionConfig])

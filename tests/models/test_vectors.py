@@ -124,6 +124,20 @@ def test_what_is_of_the_next_token_is_refused(name):
         ClassifierConfig(**{name: 2, "causal": True, "position": RoPE()})
 
 
+@pytest.mark.parametrize(
+    ("shape", "dtype", "message"),
+    [
+        ((L, V), "float32", rf"\({L}, {V}\), not \(B, L, {V}\)"),
+        ((1, L, V + 1), "float32", rf"\(1, {L}, {V + 1}\), not \(B, L, {V}\)"),
+        ((1, L, V), "complex64", "complex64 is given, and a model reads floats"),
+        ((1, L, V), "bool", "bool is given, and a model reads floats"),
+    ],
+)
+def test_what_is_no_sequence_of_vectors(shape, dtype, message):
+    with pytest.raises(ConfigError, match=f"^vectors: {message}$"):
+        build(vectors(), key=KEY)(jnp.ones(shape, dtype))
+
+
 def test_more_vectors_than_positions():
     with pytest.raises(ConfigError, match=r"7 tokens are more than max_length 6, and position learned"):
         build(vectors(), key=KEY)(jnp.ones((1, L + 1, V)))

@@ -396,7 +396,7 @@ def test_weights_of_classes_are_factors_of_their_losses():
     np.testing.assert_allclose(found.loss, [losses @ np.array([1.0, 0.5, 4.0, 1.0])], rtol=1e-5)
     np.testing.assert_array_equal(found.weight, [B])
     objective = Classification(class_weights=(1.0, 4.0))
-    with pytest.raises(ConfigError, match=r"^classification\.class_weights: 2 of them, and the data has 3 classes$"):
+    with pytest.raises(ConfigError, match=r"^classification\.class_weights: 2 of them, and the model has 3 classes$"):
         RunConfig(model=CONFIGS["classifier"], objective=objective)
     with pytest.raises(ConfigError, match=r"class_weights: \(-1\.0,\) are not finite and at least 0"):
         Classification(class_weights=(-1.0,))
@@ -461,8 +461,24 @@ def test_another_image_is_made_of_one():
     errors = ((patches - wanted) ** 2).mean(-1).sum(0)
     chex.assert_trees_all_close(run(objective, "patches", batch).loss, errors, rtol=1e-5)
     normal = (wanted - wanted.mean(-1, keepdims=True)) / wanted.std(-1, keepdims=True, ddof=1)
-    found = run(Reconstruction(rate=0.0, normalized=True), "patches", batch).loss
+    relative = Reconstruction(rate=0.0, normalized=True)
+    found = run(relative, "patches", batch).loss
     chex.assert_trees_all_close(found, ((patches - normal) ** 2).mean(-1).sum(0), rtol=1e-3)
+    np.testing.assert_allclose(relative.pixels(jnp.asarray(normal), jnp.asarray(wanted)), wanted, rtol=1e-3, atol=1e-4)
+    np.testing.assert_array_equal(objective.pixels(normal, wanted), normal)
+
+
+@pytest.mark.parametrize("shape", [(1, 4, 4, 1), (B, 4, 8, 1)])
+def test_targets_are_as_large_as_the_images(shape):
+    batch = {"inputs": np.ones((B, 4, 4, 1), np.float32), "targets": np.ones(shape, np.float32)}
+    with pytest.raises(ConfigError, match=r"^reconstruction: targets .* for images "):
+        run(Reconstruction(), "patches", batch)
+
+
+def test_labels_of_vectors_that_count_are_weights():
+    batch = {"inputs": np.ones((B, L, 3), np.float32), "labels": np.ones((B, L, 2), np.float32)}
+    with pytest.raises(ConfigError, match=r"^regression: a batch has no `valid`; `weights` \(B, L\) say which"):
+        run(Regression(), "vectors", batch | {"valid": np.ones((B, L), bool)})
 
 
 def test_regression():

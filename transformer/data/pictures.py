@@ -1,5 +1,6 @@
 """Images as data: classes of images, images to reconstruct, or images to be made of others."""
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -35,7 +36,7 @@ class ImageConfig(DataConfig):
     def __post_init__(self):
         super().__post_init__()
         for name in ("shift", "rotation", "scaling"):
-            if not getattr(self, name) >= 0:
+            if not 0 <= getattr(self, name) < math.inf:
                 raise ConfigError(f"data.{name}: {getattr(self, name)} is negative or not a number")
         if self.scaling >= 1:
             raise ConfigError(f"data.scaling: {self.scaling} is not less than 1: an image would shrink to nothing")

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from einops import rearrange
 from flax import nnx
 
@@ -20,6 +21,8 @@ def cut(images_BYXC: jax.Array, size: int) -> jax.Array:
     Raises:
       ConfigError: they are no such images, or integers, or have no whole number of patches.
     """
+    if not isinstance(images_BYXC, jax.Array | np.ndarray):
+        raise ConfigError(f"images: a {type(images_BYXC).__name__} is given, not an array")
     if not jnp.issubdtype(images_BYXC.dtype, jnp.floating):
         raise ConfigError(f"images: {images_BYXC.dtype} is given, and a model reads floats; divide bytes by 255")
     if images_BYXC.ndim != 4 or images_BYXC.shape[1] % size or images_BYXC.shape[2] % size:
@@ -60,10 +63,15 @@ def resize_positions(table_PD: jax.Array, grid: tuple[int, int], new_grid: tuple
 
     Args:
       table_PD: (before + rows · columns, D).
-      grid: rows and columns of patches of the table; a wrong number of rows raises an EinopsError.
+      grid: rows and columns of patches of the table.
       new_grid: rows and columns of the result, (before + new rows · new columns, D).
+
+    Raises:
+      ConfigError: a grid has no patches, or the table fewer than it.
     """
     before = table_PD.shape[0] - grid[0] * grid[1]
+    if before < 0 or min(*grid, *new_grid) < 1:
+        raise ConfigError(f"resize_positions: a table of {len(table_PD)} rows, from {grid} to {new_grid} patches")
     image = rearrange(table_PD[before:], "(r c) d -> r c d", r=grid[0])
     resized = jax.image.resize(image, (*new_grid, table_PD.shape[1]), "bilinear")
     return jnp.concatenate([table_PD[:before], rearrange(resized, "r c d -> (r c) d")])

@@ -52,8 +52,10 @@ class PatchConfig(ModelConfig):
         Raises:
           ConfigError: the image size is not known, or the patches do not fill it.
         """
-        height, width, _ = required(self, "image_size")
+        height, width, last = required(self, "image_size")
         if height % self.patch_size or width % self.patch_size:
+            if height <= 4 < last:
+                raise ConfigError(f"model.image_size: {self.image_size}; channels come last, not first")
             raise ConfigError(
                 f"model.patch_size: patches of {self.patch_size} do not fill images of {height} × {width}; the "
                 f"nearest that do have {nearest_divisor(math.gcd(height, width), self.patch_size)}"
@@ -124,7 +126,10 @@ class ImageToImage(Transformer):
         )
 
     def __call__(self, images_BYXC: jax.Array, *, hidden_BH: jax.Array | None = None, key=None) -> jax.Array:
-        """Images of the same shape, float32; `hidden_BH` are the numbers of patches that are not shown."""
+        """Images of the same shape, float32; `hidden_BH` are the numbers of patches that are not shown.
+
+        Where the objective normalizes, their pixels are relative to mean and deviation of the true patches.
+        """
         patches_BPX = self.predict_patches(images_BYXC, hidden_BH=hidden_BH, key=key)
         return join(patches_BPX, self.size, self.columns)
 
@@ -138,7 +143,7 @@ class ImageToImage(Transformer):
         """Patches (B, patches, patch_dim), float32; with `with_penalty` also what the layers add to the loss."""
         x_BPD = self.embedding(images_BYXC)
         if hidden_BH is not None:
-            _check_hidden(hidden_BH, x_BPD.shape[1])
+            _check_hidden(hidden_BH, *x_BPD.shape[:2])
             token_D = self.hidden()["token"].astype(x_BPD.dtype)
             x_BPD = x_BPD.at[jnp.arange(len(x_BPD))[:, None], hidden_BH].set(token_D)
         x_BPD, penalty = self.transform(x_BPD, Tokens.first(x_BPD.shape[1]), key=key)
@@ -146,9 +151,12 @@ class ImageToImage(Transformer):
         return (patches_BPX, penalty) if with_penalty else patches_BPX
 
 
-def _check_hidden(hidden_BH: jax.Array, patches: int) -> None:
-    """Raise `ConfigError` where they are no numbers of different patches, and no program is traced with them."""
+def _check_hidden(hidden_BH: jax.Array, batch_size: int, patches: int) -> None:
+    """Raise `ConfigError` where they are no rows of an image each, or, where no program is traced with them, no numbers
+    of different patches."""
     check_ids(hidden_BH, patches, "hidden_BH: patch")
+    if hidden_BH.ndim != 2 or len(hidden_BH) not in (1, batch_size):
+        raise ConfigError(f"hidden_BH: {hidden_BH.shape}, not numbers of patches for each of {batch_size} images")
     if has_numbers(hidden_BH):
         numbers = np.sort(np.asarray(hidden_BH), 1)
         if (twice := np.argwhere(numbers[:, 1:] == numbers[:, :-1])).size:
@@ -185,7 +193,7 @@ class MaskedAutoencoder(ImageToImage):
         rows_B1, places_P = jnp.arange(len(x_BPD))[:, None], jnp.arange(x_BPD.shape[1])
         shown_BS = places_P[None].repeat(len(x_BPD), 0)
         if hidden_BH is not None:
-            _check_hidden(hidden_BH, len(places_P))
+            _check_hidden(hidden_BH, *x_BPD.shape[:2])
             if hidden_BH.shape[1] >= len(places_P):
                 raise ConfigError(
                     f"images: all of {len(places_P)} patches are hidden, and the encoder reads the others"

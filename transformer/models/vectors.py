@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from transformer.core.checks import check_kind
+from transformer.core.errors import ConfigError
 from transformer.core.modules import Dense, at
 from transformer.functional.masks import Tokens
 from transformer.models.checks import refuse_tokens, required
@@ -58,8 +59,13 @@ class VectorModel(Transformer):
           with_penalty: whether to also return the penalty.
 
         Raises:
-          ConfigError: the vectors are more than `max_length`, and the position does not extrapolate.
+          ConfigError: they are no such floats, or more than `max_length`, and the position does not extrapolate.
         """
+        features = required(self.config, "features")
+        if vectors_BLF.ndim != 3 or vectors_BLF.shape[2] != features:
+            raise ConfigError(f"vectors: {vectors_BLF.shape}, not (B, L, {features})")
+        if not jnp.issubdtype(vectors_BLF.dtype, jnp.floating):
+            raise ConfigError(f"vectors: {vectors_BLF.dtype} is given, and a model reads floats")
         x_BLD = self.embedding(vectors_BLF.astype(self.dtype))
         x_BLD, penalty = self.transform(x_BLD, Tokens.first(x_BLD.shape[1]), key=key)
         outputs_BLO = self.head(x_BLD * self.config.head.scale).astype(jnp.float32)

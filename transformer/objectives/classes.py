@@ -42,7 +42,7 @@ class Classification(Smoothed):
         super().check(model)
         if self.class_weights and model.num_classes not in (None, len(self.class_weights)):
             raise ConfigError(
-                f"{self.name}.class_weights: {len(self.class_weights)} of them, and the data has {model.num_classes} "
+                f"{self.name}.class_weights: {len(self.class_weights)} of them, and the model has {model.num_classes} "
                 "classes"
             )
         if model.pooling.per_token != self.per_token:

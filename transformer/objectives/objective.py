@@ -217,7 +217,7 @@ class CrossEntropy(Objective):
 
     def sums(self, logits_BLV: jax.Array, labels_BL: jax.Array, weights_BL: jax.Array, penalty: Any) -> Sums:
         """The sums of a batch; the penalty of layers is added to the loss of each label."""
-        hits_BL = (logits_BLV.argmax(-1).astype(labels_BL.dtype) == labels_BL).astype(jnp.float32)
+        hits_BL = (logits_BLV.argmax(-1).astype(jnp.int32) == labels_BL).astype(jnp.float32)
         return Sums.of(self.losses(logits_BLV, labels_BL) + penalty, weights_BL, hits_BL)
 
 

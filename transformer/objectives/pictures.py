@@ -11,6 +11,14 @@ from transformer.models.images import PatchConfig
 from transformer.norms.norm import layer_norm
 from transformer.objectives.objective import Objective, Sums
 
+EPS = 1e-6
+"""What the variance of a patch has added to it."""
+
+
+def _shrinks(patches_BPX: jax.Array) -> float:
+    """The factor of normalized pixels: the variance of the authors' code is over n - 1."""
+    return math.sqrt(1 - 1 / patches_BPX.shape[-1])
+
 
 @dataclass(frozen=True)
 class Reconstruction(Objective):
@@ -26,7 +34,8 @@ class Reconstruction(Objective):
     rate: float = 0.5
     """Share of patches that are hidden, rounded to a number of them, of which there is one at least, unless it is 0."""
     normalized: bool = False
-    """Whether pixels are predicted relative to mean and deviation of their patch (He et al. 2021, section 3)."""
+    """Whether pixels are predicted relative to mean and deviation of their patch (He et al. 2021, section 3); `pixels`
+    undoes it."""
     causal = False
     needs = PatchConfig
 
@@ -40,6 +49,13 @@ class Reconstruction(Objective):
         choice = jax.random.key(0) if key is None else jax.random.fold_in(key, 1)
         order_BP = jnp.argsort(jax.random.uniform(choice, (batch_size, num_patches), jnp.float32), -1)
         return order_BP[:, : max(round(self.rate * num_patches), 1 if self.rate else 0)]
+
+    def pixels(self, predicted_BPX: jax.Array, patches_BPX: jax.Array) -> jax.Array:
+        """The pixels (B, patches, patch_dim) that are predicted of these patches, by their mean and deviation."""
+        if not self.normalized:
+            return predicted_BPX
+        mean_BP1, variance_BP1 = (of(patches_BPX, -1, keepdims=True) for of in (jnp.mean, jnp.var))
+        return predicted_BPX * jnp.sqrt(variance_BP1 + EPS) / _shrinks(patches_BPX) + mean_BP1
 
     def labels(self, batch):
         return batch["inputs"].reshape(*batch["inputs"].shape[:-3], -1)
@@ -55,10 +71,12 @@ class Reconstruction(Objective):
 
     def __call__(self, apply, params, batch, key):
         images = batch["inputs"]
-        targets_BPX = apply(params, batch.get("targets", images), method="patches")
+        targets = batch.get("targets", images)
+        if targets.shape != images.shape:
+            raise ConfigError(f"reconstruction: targets {targets.shape} for images {images.shape}")
+        targets_BPX = apply(params, targets, method="patches")
         if self.normalized:
-            # The variance of the authors' code is over n - 1.
-            targets_BPX = layer_norm(targets_BPX, eps=1e-6) * math.sqrt(1 - 1 / targets_BPX.shape[-1])
+            targets_BPX = layer_norm(targets_BPX, eps=EPS) * _shrinks(targets_BPX)
         hidden_BH = self.hide(len(images), targets_BPX.shape[1], key)
         more = {"hidden_BH": hidden_BH, "key": key, "method": "predict_patches"}
         predicted_BPX, penalty = self.answer(apply, params, images, **more)

@@ -30,6 +30,8 @@ class Regression(Objective):
         return math.inf
 
     def __call__(self, apply, params, batch, key):
+        if "valid" in batch:
+            raise ConfigError("regression: a batch has no `valid`; `weights` (B, L) say which labels count")
         predicted_BLO, penalty = self.answer(apply, params, batch["inputs"], key=key)
         if batch["labels"].shape != predicted_BLO.shape:
             raise ConfigError(f"regression: labels {batch['labels'].shape} for predictions {predicted_BLO.shape}")
