@@ -93,7 +93,7 @@ JSON_ERRORS = [
     (
         RunConfig,
         {"model": {"norm": {"variant": "x"}}},
-        "config.model.norm: unknown norm 'x'; known: derf, dyt, groupnorm, layernorm",
+        "config.model.norm: unknown norm 'x'; known: derf, dyt, groupnorm, ",
     ),
     (RunConfig, {"model": {"d_model": "128"}}, "config.model.d_model: '128' is not int"),
     (RunConfig, {"model": 5}, "config.model: 5"),
