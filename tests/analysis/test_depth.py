@@ -70,7 +70,7 @@ def test_the_norms_are_of_one_side():
     ("to", "message"),
     [
         ("blocks.*.resid_pre", r"to 'blocks\.\*\.resid_pre' is several activations, such as blocks\.0\.resid_pre"),
-        ("blocks.0.attention.pattern", r"blocks\.0\.attention\.pattern is \(2, 4, 8, 8\), which has no axis of tokens"),
+        ("blocks.0.attention.pattern", r".* blocks\.0\.attention\.pattern \(2, 4, 8, 8\), not \(B, L, …\)"),
     ],
 )
 def test_a_receptive_field_is_of_tokens(to, message):
@@ -81,5 +81,8 @@ def test_a_receptive_field_is_of_tokens(to, message):
 
 def test_a_receptive_field_has_outputs_of_tokens():
     subject = Subject(small(ClassifierConfig, causal=False, num_classes=3))
-    with pytest.raises(ConfigError, match=r"^receptive_field: the output is \(2, 3\), which has no axis of tokens"):
+    with pytest.raises(ConfigError, match=r"^receptive_field: the output is \(2, 3\) and .*, not \(B, L, …\)"):
         receptive_field(subject.apply, subject.params, TOKENS, key=jax.random.key(0))
+    decoder = Subject(small())
+    field = receptive_field(lambda *args: decoder.apply(*args)[..., 0], decoder.params, TOKENS, key=jax.random.key(0))
+    assert field.shape == (8, 8)

@@ -174,6 +174,11 @@ def test_a_window_has_tokens(size):
         Window(size)
 
 
+def test_a_window_may_be_traced():
+    found = jax.jit(lambda size: allows(Window(size), TOKENS, TOKENS))(2)
+    np.testing.assert_array_equal(found, allows(Window(2), TOKENS, TOKENS))
+
+
 def test_an_array_is_no_mask():
     with pytest.raises(ConfigError, match=r"^mask: a ndarray is no mask; Arbitrary\(array\) is that of an array$"):
         allows(np.ones((5, 5), bool), TOKENS, TOKENS)  # pyright: ignore[reportArgumentType] wrong on purpose

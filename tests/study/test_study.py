@@ -351,10 +351,6 @@ def test_an_arm_that_always_diverges_fails_more_often(base, corpus, tmp_path):
         ({"match_by": "steps"}, "study norms: match_by steps: nothing is matched; give match too"),
         ({"minutes": 5.0}, "study norms: minutes 5 end nothing: no seeds are added; give max_seeds too"),
         ({"minutes": 5.0, "max_seeds": 4}, "study norms: minutes 5 end nothing"),
-        (
-            {"tuned_by": "loss", "learning_rates": (1e-3,)},
-            "study norms: tuned_by loss: every arm has a single learning",
-        ),
         ({"first_seed": -1}, "study norms: first_seed -1: its seeds, up to 1000002, are not in [0, 2³¹)"),
         ({"first_seed": 2**31 - 4}, "study norms: first_seed 2147483644: its seeds, up to 2148483647, are not in"),
         ({"first_seed": 2**31 - 3, "noise_floor": False}, "its seeds, up to 2147483648, are not in [0, 2³¹)"),
@@ -468,15 +464,14 @@ def test_a_confirmation_of_many_seeds_has_others(tuned):
     assert many.confirmation(dataclasses.replace(tuned.report, record=record)).first_seed == 1207
 
 
-def test_a_confirmation_has_no_rate_to_choose_and_no_seeds_to_add(tuned):
-    """A record of before it said so, with what chooses rates, answers it; one of a study that is tuned does not."""
-    timed = dataclasses.replace(tuned.study, max_seeds=8, minutes=5.0, tuned_by="accuracy")
+def test_a_confirmation_has_no_seeds_to_add(tuned):
+    """A record of before it said so answers it."""
+    timed = dataclasses.replace(tuned.study, max_seeds=8, minutes=5.0)
     record = dataclasses.replace(tuned.report.record, config=timed.to_json())
     again = timed.confirmation(dataclasses.replace(tuned.report, record=record))
-    assert (again.minutes, again.tuned_by) == (None, None)
-    before = {**again.to_json(), "tuned_by": "accuracy", "minutes": 5.0, "match_multiple": 1}
+    assert again.minutes is None
+    before = {**again.to_json(), "minutes": 5.0, "match_multiple": 1}
     assert again.asked_in(dataclasses.replace(record, config=before))
-    assert not timed.asked_in(dataclasses.replace(record, config={**timed.to_json(), "tuned_by": "loss"}))
 
 
 @pytest.mark.parametrize("arm", [{"model.nrm": "rmsnorm"}, {"model.norm": "rmsnrm"}])

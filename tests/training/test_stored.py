@@ -18,8 +18,10 @@ from transformer.core.errors import ConfigError
 from transformer.core.sources import sources, used_by
 from transformer.data.arrays import arrays
 from transformer.data.dataset import load_data
+from transformer.data.labelled import ClassificationRun
 from transformer.data.pairs import PairsConfig, TranslationRun
 from transformer.data.puzzles import AlgorithmicConfig, AlgorithmicRun
+from transformer.data.tagged import TaggingRun
 from transformer.data.tasks.rewriting import Sort
 from transformer.data.tokenizer_training import make_tokenizer
 from transformer.data.tokenizers import END, START, CharTokenizer, encode_open, read_tokenizer
@@ -100,7 +102,7 @@ class LowercaseTokenizer(CharTokenizer):
 def _(config: Lowercase, texts, stored=None):
     if config.keeps and stored is not None:
         return LowercaseTokenizer(read_tokenizer(stored).characters)
-    return LowercaseTokenizer.of("".join(("x", *texts)))
+    return LowercaseTokenizer.of("".join(texts))
 
 
 def test_a_tokenizer_of_one_s_own_is_read_back_by_its_rule(config, tmp_path):
@@ -115,6 +117,15 @@ def test_a_tokenizer_of_one_s_own_is_read_back_by_its_rule(config, tmp_path):
         else:
             with pytest.raises(ConfigError, match=r"^data\.tokenizer: the rule of .* makes another tokenizer than .*"):
                 _ = run.tokenizers
+
+
+@pytest.mark.parametrize("run", [ClassificationRun(), TaggingRun()], ids=["classes", "tags"])
+def test_generated_expressions_have_symbols_whatever_the_config_says(run, tmp_path):
+    data = load_data(run.data)
+    (tmp_path / "tokenizer.json").write_text(data.tokenizer.definition)
+    stored = StoredRun(tmp_path, run, (), {}, *[np.zeros(0)] * 4, 0, data.fingerprint)
+    assert stored.tokenizers == data.tokenizers
+    assert stored.classes == data.classes
 
 
 def test_a_text_that_goes_on_has_no_end_token(config, tmp_path):

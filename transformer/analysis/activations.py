@@ -42,8 +42,8 @@ from transformer.core.modules import Apply, Params, check_apply
 
 Activations = dict[str, jax.Array]
 Intervention = Callable[[jax.Array], jax.Array]
-"""A function of an activation; the result, of the same shape and dtype, replaces it. One with a method `unfit` says by
-it what the activation of a name, such as `z`, has not that it acts on."""
+"""A function of an activation; the result, of the same shape and dtype, replaces it. One that acts on some activations
+alone has a method `unfit(name)`: what the one of that name, such as `z`, lacks, or None."""
 _LAYERS = re.compile(r"\[(\d+)::(\d+)\]")
 
 

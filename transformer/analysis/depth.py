@@ -76,9 +76,9 @@ def receptive_field(
         raise ConfigError(f"receptive_field: to {to!r} is several activations, such as {next(iter(found))}")
     start = found[to]
     out, backward = jax.vjp(lambda x: intervene(apply, {to: lambda _: x})(params, *args, **kwargs), start)
-    if out.ndim < 3 or to.endswith((".scores", ".pattern")):
-        what = f"the output is {out.shape}" if out.ndim < 3 else f"{to} is {start.shape}"
-        raise ConfigError(f"receptive_field: {what}, which has no axis of tokens after the batch")
+    no_tokens = out.ndim < 2 or (out.ndim == 2 and out.shape != start.shape[:2])
+    if no_tokens or to.endswith((".scores", ".pattern")):
+        raise ConfigError(f"receptive_field: the output is {out.shape} and {to} {start.shape}, not (B, L, …)")
     signs = jax.random.rademacher(key, out.shape, out.dtype)
 
     def seen_from(position):

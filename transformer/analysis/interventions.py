@@ -36,7 +36,7 @@ class Ablation:
         return jnp.where(_chosen(self.heads, z_BLHK.shape[2], "heads")[:, None], instead, z_BLHK)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Patch:
     """An intervention that copies an activation (B, L, …) from another run, at some positions and heads."""
 

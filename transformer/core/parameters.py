@@ -101,7 +101,8 @@ class Parameter:
 
     def __post_init__(self):
         if not isinstance(self.shape, tuple):
-            raise ConfigError(f"Parameter: shape {self.shape!r} is no tuple, such as ({self.shape!r},)")
+            meant = tuple(self.shape) if isinstance(self.shape, list) else (self.shape,)
+            raise ConfigError(f"Parameter: shape {self.shape!r} is no tuple, such as {meant}")
         if isinstance(self.initializer, type):
             raise ConfigError(f"Parameter: the initializer is a class; {self.initializer.__name__}() is a value of it")
         if not callable(self.initializer):

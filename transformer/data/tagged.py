@@ -70,7 +70,7 @@ def load_tagged(config: TaggedConfig, stored: str | Path | None = None) -> Label
         tokenizer=tokenizer,
         description=config,
         source=config.path,
-        fingerprint=fingerprint([train, validation, tokenizer.to_json()]),
+        fingerprint=fingerprint([train, validation, tokenizer.to_json(), *_spaces(tokenizer, train[0][0][0])]),
     )
 
 
@@ -107,7 +107,7 @@ def _pieces(text: Tagged, tokenizer: Tokenizer, classes: Sequence[str]) -> Piece
     return tokens_L, numbers[word_L], scored_L
 
 
-def word_tokens(words: Sequence[str], tokenizer: Tokenizer) -> Pieces:
+def word_tokens(words: Sequence[str], tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(tokens of a text, the number of the word of each, which are the first of a word), (L,) each.
 
     Raises:
@@ -122,6 +122,12 @@ def word_tokens(words: Sequence[str], tokenizer: Tokenizer) -> Pieces:
         of_word += [number] * (len(space) + len(own))
         first += [False] * len(space) + [True] + [False] * (len(own) - 1)
     return np.concatenate(tokens), np.array(of_word, np.int32), np.array(first)
+
+
+def _spaces(tokenizer: Tokenizer, word: str) -> list[str]:
+    """What the fingerprint has of spaces between words, which were no tokens in runs of before."""
+    space, _ = _within(tokenizer, word, word)
+    return ["spaces are tokens"] if len(space) else []
 
 
 def _within(tokenizer: Tokenizer, before: str, word: str) -> tuple[np.ndarray, np.ndarray]:

@@ -277,7 +277,10 @@ class TrainedTokenizer:
             return UNKNOWN
         model = json.loads(self.definition)["model"]
         named = model.get("unk_token")
-        return model.get("unk_id") if named is None else self._tokenizer.token_to_id(named)
+        if named is None:
+            return model.get("unk_id")
+        # Where it is also the end, as in CLIP, it is no text.
+        return self._tokenizer.token_to_id(named) if "unk" in named.lower() else None
 
     @functools.cached_property
     def _control(self) -> list[int]:

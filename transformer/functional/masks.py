@@ -40,7 +40,7 @@ class Tokens(NamedTuple):
 
         Raises:
           ConfigError: they are not of one length, or have more axes; positions or segments are not integers, or `valid`
-        not booleans.
+            not booleans.
         """
         given = {"positions": positions, "segments": segments, "valid": valid}
         rows = {name: jnp.atleast_2d(jnp.asarray(array)) for name, array in given.items() if array is not None}
@@ -208,7 +208,7 @@ class Window(Mask):
     """Tokens on each side, the query's own included; at least 1."""
 
     def __post_init__(self):
-        if not is_count(self.size) or self.size < 1:
+        if isinstance(self.size, bool | int | float) and (not is_count(self.size) or self.size < 1):
             raise ConfigError(f"Window.size: {self.size!r} is not a positive whole number")
 
     def __call__(self, queries, keys):

@@ -8,7 +8,7 @@ import importlib
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -179,6 +179,9 @@ class TextModel:
         self, prompts: Sequence[np.ndarray], strategy: Strategy, num_tokens: int, until: Sequence[str]
     ) -> list[str]:
         """What follows each prompt, piece by piece until all have ended."""
+        size = vocabularies(self.apply, self.params)["prompt"]
+        if isinstance(strategy, Sample) and strategy.top_k is not None and strategy.top_k > size:
+            strategy = replace(strategy, top_k=None)  # a task does not know how many tokens there are
         room = max(1, min(num_tokens, PIECE, self.model.max_length // 2))
         longest, key = self.model.max_length - room + 1, jax.random.key(0)
         made, texts, going = [np.zeros(0, np.int32)] * len(prompts), [""] * len(prompts), list(range(len(prompts)))

@@ -90,10 +90,6 @@ def _check_metrics(study: "Study", where: str) -> None:
     for asked in (study.metric, *([study.tuned_by] if study.tuned_by else [])):
         if asked not in labels:
             raise ConfigError(f"{where}: no metric {asked!r}{nearest(asked, labels)}")
-    if study.tuned_by is not None and not study.tuned:
-        raise ConfigError(
-            f"{where}: tuned_by {study.tuned_by}: every arm has a single learning rate, which none chooses"
-        )
     if not 0 < study.margin < math.inf:
         raise ConfigError(f"{where}: margin {study.margin} is not a positive number")
     for number in ("fails_above", "minutes"):

@@ -193,8 +193,8 @@ def _run(
     client: Any, cells: Sequence[Cell], where: tuple[str, str], places: dict[str, Place]
 ) -> Iterator[tuple[Cell, str | None]]:
     """Submit the cells and wait for them; the scheduler gives those of a dead worker to another."""
-    handover.check_data(cells)
     modules = [handover.write(cell) for cell in cells]
+    handover.check_data(cells)
     folders = [str(cell.folder.resolve()) for cell in cells]
     waiting = {
         client.submit(compute, folder, allowed, where, places, key=f"cell-{folder}", retries=RETRIES): cell

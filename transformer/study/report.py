@@ -332,7 +332,8 @@ def _of_few(answer: Comparison) -> str:
     """Why an answer has no interval; nothing where it has one."""
     if answer.deviation is not None or answer.interval != UNKNOWN:
         return ""
-    return f"n = {answer.n} is too few for an interval of signed ranks, which judge failed runs and equal differences"
+    how = " of signed ranks, which judge failed runs and equal differences" if answer.n > 1 else ""
+    return f"n = {answer.n} is too few for an interval{how}"
 
 
 def _of_ranks(answer: Comparison) -> str:

@@ -120,11 +120,6 @@ class Study(StudyOptions):
         return tuple(looks)
 
     @property
-    def tuned(self) -> bool:
-        """Whether some arm has learning rates to choose from."""
-        return any(len(self.rates(name)) > 1 for name in self.arms)
-
-    @property
     def questions(self) -> Mapping[str, Mapping[str, float]]:
         """Weights of arms for every question: the contrasts, or each arm against the baseline."""
         return self.contrasts or against(self.baseline_name, self.arms)
@@ -203,8 +198,7 @@ class Study(StudyOptions):
 
     def asked_in(self, record: Record) -> bool:
         """Whether a record is of this study as it is: of the same runs, read by the same rules."""
-        without = CHANGES_NO_VERDICT if self.tuned else (*CHANGES_NO_VERDICT, "tuned_by")
-        asked = {name: value for name, value in self.to_json().items() if name not in without}
+        asked = {name: value for name, value in self.to_json().items() if name not in CHANGES_NO_VERDICT}
         return all(record.config.get(name) == value for name, value in asked.items())
 
     def confirmation(self, report: Report) -> "Study":
@@ -230,7 +224,6 @@ class Study(StudyOptions):
             seeds=max(arm.seeds for arm in report.arms),
             max_seeds=None,
             minutes=None,
-            tuned_by=None,
             first_seed=self.first_seed + max(FRESH, self.looks[-1]),
         )
 

@@ -1,6 +1,6 @@
 """The optimizer of a config, with learning rate, weight decay and warm-up as numbers of each replica."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
@@ -56,8 +56,8 @@ def make_optimizer(config: OptimizerConfig, total_steps: int, specs: Params) -> 
         of one of these.
     """
     check_kind(config, OptimizerConfig, "make_optimizer")
-    check_kind(specs, dict, "make_optimizer: specs")
-    if not is_count(total_steps) or total_steps < 1:
+    check_kind(specs, Mapping, "make_optimizer: specs")
+    if not isinstance(total_steps, jax.Array) and (not is_count(total_steps) or total_steps < 1):
         raise ConfigError(f"make_optimizer: total_steps {total_steps!r} is not a positive whole number")
     fitting, trained = groups_of(config.groups, specs), trained_part(config, specs)
 

@@ -1,9 +1,11 @@
 """A run read back from its folder: config, replicas, parameters."""
 
+import contextlib
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -18,7 +20,7 @@ from transformer.data.tokenizer_training import make_tokenizer
 from transformer.data.tokenizers import Tokenizer, UnknownText, read_tokenizer
 from transformer.runs.config import Replica
 from transformer.runs.mesh import ONE_DEVICE, MeshConfig
-from transformer.runs.tokenizers import Tokenization
+from transformer.runs.tokenizers import FromFile, Tokenization
 from transformer.training import checkpoint
 from transformer.training.asked import AskedRun
 from transformer.training.metrics import read_metrics
@@ -68,8 +70,7 @@ class StoredRun(AskedRun):
     def tokenizers(self) -> dict[str, Tokenizer]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The tokenizers of that data, by the names they have there; they are kept in the folder."""
         how = getattr(self.config.data, "tokenizer", None)
-        paths = sorted(self.workdir.glob("*tokenizer.json"))
-        return {path.stem: read_tokenizer(path) if how is None else _again(how, path) for path in paths}
+        return {path.stem: _tokenizer(how, path) for path in sorted(self.workdir.glob("*tokenizer.json"))}
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -77,12 +78,15 @@ class StoredRun(AskedRun):
         return getattr(self.data, "classes", ())
 
 
-def _again(how: Tokenization, path: Path) -> Tokenizer:
-    """The tokenizer of a run, of the class that its config makes."""
-    found = make_tokenizer(how, (), path)
-    if found.definition != read_text(path):
-        raise ConfigError(f"data.tokenizer: the rule of {how} makes another tokenizer than {path}, its `stored`")
-    return found
+def _tokenizer(how: Any, path: Path) -> Tokenizer:
+    """The tokenizer of a file; of a rule of one's own it is of the class that the rule makes."""
+    if not isinstance(how, Tokenization) or type(how).__module__ == Tokenization.__module__:
+        return read_tokenizer(path, isinstance(how, FromFile) and how.special)
+    with contextlib.suppress(ConfigError):
+        found = make_tokenizer(how, (), path)
+        if found.definition == read_text(path):
+            return found
+    raise ConfigError(f"data.tokenizer: the rule of {how} makes another tokenizer than {path}, its `stored`")
 
 
 def load_run(workdir: str | Path, mesh: MeshConfig = ONE_DEVICE) -> StoredRun:
