@@ -254,7 +254,7 @@ def test_without_a_gradient_only_matrices_shrink():
     [
         ({"config": AdamW()}, "make_optimizer: OptimizerConfig is needed, and AdamW is given"),
         ({"total_steps": 0}, "make_optimizer: total_steps 0 is not a positive whole number"),
-        ({"total_steps": SPECS, "specs": STEPS}, "make_optimizer: specs: dict is needed, and int is given"),
+        ({"total_steps": SPECS, "specs": STEPS}, "make_optimizer: specs: Mapping is needed, and int is given"),
     ],
     ids=["config", "steps", "turned round"],
 )
