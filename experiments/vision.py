@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from experiments import cli
@@ -120,7 +121,8 @@ def reconstruct(command: Reconstruct) -> None:
     rows, columns = model.grid
     hidden = objective.hide(SHOWN, rows * columns, jax.random.key(command.seed))
     predicted = trained.apply(trained.params(), images, hidden_BH=hidden, method="predict_patches")
-    made = join(objective.pixels(predicted, cut(images, model.patch_size)), model.patch_size, columns)
+    shown = cut(jnp.asarray(images), model.patch_size)
+    made = join(objective.pixels(predicted, shown), model.patch_size, columns)
     holes = np.zeros((SHOWN, rows * columns))
     np.put_along_axis(holes, np.asarray(hidden), 1, 1)
     hole = np.kron(holes.reshape(SHOWN, rows, columns), np.ones((model.patch_size,) * 2))[..., None]

@@ -16,22 +16,30 @@ CLAIM = Claim(
     ),
     expected={"linear": "worse"},
     recipe=(
-        "8 pairs in 40 tokens, width 32, four heads, a short convolution in both, and networks between the layers, "
-        "which the paper leaves out. Linear attention in place of gated convolutions."
+        "12 pairs of 32 keys in 60 tokens with zeros as filler, width 32 and one head: more keys than a sum can tell "
+        "apart. In both a short convolution, no positions, and networks between the layers, which the paper leaves "
+        "out. Linear attention in place of gated convolutions. Pairs, steps and rates were chosen by runs of two of "
+        "the seeds."
     ),
     study=on_task(
         "linear_recall",
-        AssociativeRecall(alphabet=32, sequence_length=40, pairs=8),
-        {"softmax": {"model.mixer.parts": (ShortConvolution(),)}, "linear": recurrent(LinearAttention(convolution=4))},
-        {"model.d_model": 32, "model.feed_forward.d_ff": 128, "steps": 1500},
-        match="parameters",
-        learning_rates=(1e-3, 3e-3, 1e-2, 3e-2),
-        fails_above=0.5,
+        AssociativeRecall(alphabet=64, sequence_length=60, pairs=12, filler="zeros"),
+        {
+            "softmax": {"model.mixer.num_heads": 1, "model.mixer.parts": (ShortConvolution(),), "model.position": None},
+            "linear": {
+                **recurrent(LinearAttention(num_heads=1, convolution=4)),
+                "optimizer.learning_rate": (3e-3, 1e-2, 3e-2, 1e-1),
+            },
+        },
+        {"model.d_model": 32, "model.feed_forward.d_ff": 128, "steps": 1200},
+        learning_rates=(3e-3, 1e-2),
+        metric="accuracy",
     ),
     found=(
-        "A run that ends above .5 nats, where a guess has 2.8, has failed. Of eight runs none does with softmax "
-        "attention up to .01. With linear attention eight do at .001, three at .003, two at .01 and one at .03, the "
-        "highest rate, where six recall all: it lacks a sure way there here, not places in its state. With 4 pairs at "
-        "width 64 and rates up to .003 it recalled .95, told as worse."
+        "With softmax attention all runs recall .99 or more. Of those with linear attention the best recalls .78, and "
+        "most that learn at rates from .01 on .6 to .75; one of the first eight at .01 learns nothing, which "
+        "makes the interval wide, and none of the fresh ones. With 8 pairs of 16 keys and four heads, which 32 numbers "
+        "of a query tell apart, it recalled all in six of eight runs. Softmax attention with learned positions stayed "
+        "at a guess for one of two seeds, which is why there are none."
     ),
 )

@@ -187,8 +187,7 @@ def test_a_tree_that_is_not_the_model_s_is_refused():
             r"\[2, .*of several replicas, `run\.params\(0\)` are those",
         ),
         ({}, r"parameter \w+ is missing$"),
-        (jax.tree.map(lambda a: a.astype(jnp.int32), params), r"^parameter .* is int32, not floats$"),
-        (jax.tree.map(lambda a: a.astype(jnp.complex64), params), r"^parameter .* is complex64, not floats$"),
+        (jax.tree.map(lambda a: a.astype(jnp.complex64), params), r"^parameter .* is complex64, and a model computes"),
     ):
         with pytest.raises(ConfigError, match=message):
             apply(wrong, TOKENS)

@@ -260,8 +260,8 @@ def _check_tree(params: Any, shapes: Any, path: str = "") -> None:
         raise ConfigError(f"{name} {found}, not {wanted}{several}")
     if wanted != "a tree":
         dtype = getattr(params, "dtype", jnp.float32)  # an `Int8` has none
-        if not jnp.issubdtype(dtype, jnp.floating):
-            raise ConfigError(f"parameter {path[:-1]} is {dtype}, not floats")
+        if jnp.issubdtype(dtype, jnp.complexfloating):
+            raise ConfigError(f"parameter {path[:-1]} is {dtype}, and a model computes with real numbers")
         return
     if missing := sorted(shapes.keys() - params.keys()):
         raise ConfigError(f"parameter {path}{missing[0]} is missing{nearest(missing[0], params)}")
