@@ -190,7 +190,6 @@ def test_samples_keep_to_the_rules():
         (MinimumLength(), None, "minimum_length needs a stop token, and there is none; give `stop`"),
         (Forbidden((VOCAB,)), STOP, rf"forbidden.tokens: {VOCAB} is not in \[0, {VOCAB}\)"),
         (Forbidden((-1,)), STOP, rf"forbidden.tokens: -1 is not in \[0, {VOCAB}\)"),
-        (Forbidden(), STOP, r"^forbidden.tokens: no token is forbidden"),
         (Forbidden(tuple(range(VOCAB))), STOP, r"^forbidden.tokens: all tokens are forbidden"),
         (MinimumLength(TOKENS + 1), STOP, rf"^generate: minimum_length\(.*\) asks for more than num_tokens, {TOKENS}"),
     ],

@@ -29,6 +29,8 @@ from distributed.comm import connect
 from transformer.activations.activation import ReLU
 from transformer.core.errors import ConfigError
 from transformer.core.files import read_sealed, write_sealed
+from transformer.data.dataset import load_data
+from transformer.data.tokenizers import CharTokenizer
 from transformer.models.build import initial_params
 from transformer.norms.norm import Norm, RMSNorm
 from transformer.runs.mesh import MeshConfig, Shard
@@ -182,6 +184,20 @@ def test_another_process_begins_from_given_parameters_too(base, corpus, tmp_path
         np.testing.assert_allclose(one.estimates, other.estimates, rtol=1e-5)
 
 
+def test_another_process_has_the_tokenizer_that_was_kept(base, tmp_path):
+    """As a study of texts that a run's tokenizer reads."""
+    own = load_data(base.data)
+    kept = CharTokenizer.of("".join(own.tokenizer.characters) + "\u2603")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "tokenizer.json").write_text(kept.definition)
+    data = load_data(base.data, tmp_path / "run")
+    assert data.fingerprint != own.fingerprint
+    cell = cells(base, data, tmp_path)["a"]
+    handover.write(cell)
+    handover.check_data([cell])
+    assert handover.read(cell.folder).data.tokenizer == kept
+
+
 def test_what_another_process_cannot_know_is_refused(base, corpus, tmp_path):
     """A choice of a function or a notebook, and data that is not what the config says."""
 
@@ -196,8 +212,11 @@ def test_what_another_process_cannot_know_is_refused(base, corpus, tmp_path):
     with pytest.raises(ConfigError, match=r"Mine is defined in .*; move it to a module, or use the engine local"):
         handover.write(cells(base.replace({"model.norm": Mine()}), corpus, tmp_path)["a"])
     other = dataclasses.replace(corpus, fingerprint="other")
+    strange = list(cells(base, other, tmp_path).values())
+    for one in strange:
+        handover.write(one)
     with pytest.raises(ConfigError, match=r"not what config\.data describes"):
-        handover.check_data(list(cells(base, other, tmp_path).values()))
+        handover.check_data(strange)
     cell = cells(base, corpus, tmp_path)["a"]
     handover.write(cell)
     with open(base.data.path, "a") as text:

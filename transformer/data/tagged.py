@@ -70,7 +70,7 @@ def load_tagged(config: TaggedConfig, stored: str | Path | None = None) -> Label
         tokenizer=tokenizer,
         description=config,
         source=config.path,
-        fingerprint=fingerprint([train, validation, tokenizer.to_json(), *_spaces(tokenizer, train[0][0][0])]),
+        fingerprint=fingerprint([train, validation, tokenizer.to_json(), *_spaces(tokenizer, train)]),
     )
 
 
@@ -124,9 +124,10 @@ def word_tokens(words: Sequence[str], tokenizer: Tokenizer) -> tuple[np.ndarray,
     return np.concatenate(tokens), np.array(of_word, np.int32), np.array(first)
 
 
-def _spaces(tokenizer: Tokenizer, word: str) -> list[str]:
+def _spaces(tokenizer: Tokenizer, texts: Sequence[Tagged]) -> list[str]:
     """What the fingerprint has of spaces between words, which were no tokens in runs of before."""
-    space, _ = _within(tokenizer, word, word)
+    before, word = next(((text[0][0], text[1][0]) for text in texts if len(text) > 1), ("", ""))
+    space, _ = _within(tokenizer, before, word)
     return ["spaces are tokens"] if len(space) else []
 
 

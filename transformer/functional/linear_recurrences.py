@@ -167,7 +167,7 @@ class _Faded(NamedTuple):
 
     def of_state(self) -> jax.Array:
         """The share of the rows (…, K or 1, 1) of the state before the chunk that is left at its end."""
-        kept = jnp.float32(1) if self.sums_NCX is None else jnp.exp(jnp.swapaxes(self.sums_NCX[..., -1:, :], -1, -2))
+        kept = jnp.asarray(1.0) if self.sums_NCX is None else jnp.exp(jnp.swapaxes(self.sums_NCX[..., -1:, :], -1, -2))
         return kept if self.documents is None else jnp.where(self.documents.same_N11, kept, 0.0)
 
 

@@ -123,9 +123,8 @@ class Forbidden(Processor):
 
     def __call__(self, logits_BV, history):
         vocab_size = logits_BV.shape[1]
-        if not 0 < len(set(self.tokens)) < vocab_size:
-            what = "all tokens are" if self.tokens else "no token is"
-            raise ConfigError(f"forbidden.tokens: {what} forbidden")
         if wrong := [token for token in self.tokens if not 0 <= token < vocab_size]:
             raise ConfigError(f"forbidden.tokens: {wrong[0]} is not in [0, {vocab_size})")
+        if len(set(self.tokens)) == vocab_size:
+            raise ConfigError("forbidden.tokens: all tokens are forbidden")
         return logits_BV.at[:, jnp.asarray(self.tokens, jnp.int32)].set(NEVER)

@@ -71,7 +71,7 @@ def write(cell: Cell) -> list[str]:
 def check_data(cells: Sequence[Cell]) -> None:
     """Raise `ConfigError` where the data of a cell that is written is not what its config describes."""
     for config, cell in {cell.config.data: cell for cell in cells}.items():
-        if load_data(config, cell.folder).fingerprint != cell.data.fingerprint:
+        if load_data(config, cell.folder if definitions(cell.data) else None).fingerprint != cell.data.fingerprint:
             raise ConfigError(
                 f"data: {cell.data.source} is not what config.data describes, so another process cannot load it; "
                 "use the engine local"
