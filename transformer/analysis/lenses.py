@@ -1,14 +1,21 @@
 """The stream read as logits: after each sublayer, and split into what each sublayer and head adds to it."""
 
-from collections.abc import Mapping
-from typing import Any
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from transformer.analysis.activations import activation_names, intervene, run_with_cache
+from transformer.analysis.activations import (
+    Activations,
+    Intervention,
+    activation_names,
+    intervene,
+    run_with_cache,
+)
 from transformer.core.arrays import check_ids
 from transformer.core.errors import ConfigError
 from transformer.core.modules import Apply, Params
@@ -59,54 +66,77 @@ def logit_attribution(
     """
     shapes = activation_names(apply, params, *args, **kwargs)
     places = _places(shapes)
-    first, *later = places
-    scales = [name for name in shapes if name == first.replace("blocks.0.resid_pre", "final_norm.scale")]
-    names = list(shapes)
-    within = [name for name in names if name.endswith(".scale") and name not in scales]
-    logits, found = run_with_cache(apply, params, *args, names=(*places, *scales, *within), **kwargs)
+    divisors = [name for name in shapes if name.endswith(".scale")]
+    logits, found = run_with_cache(apply, params, *args, names=(*places, *divisors), **kwargs)
     if logits.shape[:-1] != jnp.shape(target_BL):
         raise ConfigError(f"logit_attribution: targets {jnp.shape(target_BL)} for logits {logits.shape}")
     check_ids(target_BL, logits.shape[-1], "logit_attribution: target")
-    frozen = {name: lambda _, scale=found[name]: scale for name in scales}
+    first, *_, last = places
+    final = first.replace("blocks.0.resid_pre", "final_norm.scale")
 
     def of_target(logits_BLV):
         return jnp.take_along_axis(logits_BLV, target_BL[..., None], -1)[..., 0]
 
     def read(stream):
-        instead = {list(places)[-1]: lambda _: stream} | frozen
-        return of_target(intervene(apply, instead)(params, *args, **kwargs))
+        frozen = {name: lambda _, scale=found[name]: scale for name in divisors if name == final}
+        return of_target(intervene(apply, {last: lambda _: stream} | frozen)(params, *args, **kwargs))
 
-    def stream_at(place, since, changes):
-        """The stream at a place, if some activations after another one are others and all divisors stay as they are."""
-        kept = [name for name in names[names.index(since) : names.index(place)] if name in within]
-        some = {name: lambda _, scale=found[name]: scale for name in kept} | changes
-        return run_with_cache(apply, params, *args, names=place, interventions=some, **kwargs)[1][place]
-
-    def with_heads(place, sublayer, chosen_H):
-        return stream_at(place, f"{sublayer}.z", {f"{sublayer}.z": lambda z: z * chosen_H[:, None].astype(z.dtype)})
-
-    def passed_on(place, before, stream):
-        off = {f"{sublayer}.out": jnp.zeros_like for sublayer in places[place]}
-        return stream_at(place, before, {before: lambda _: stream} | off)
-
-    added, before = {"embedding": found[first]}, first
-    for place in later:
-        # What was added before a norm of the stream goes through it, and through what scales the stream.
-        if not _same(passed_on(place, before, found[before]), found[before]):
-            streams = jnp.stack([jnp.zeros_like(found[before]), *added.values()])
-            nothing, *own = jax.vmap(lambda stream, p=place, b=before: passed_on(p, b, stream))(streams)
-            added = {name: each - nothing for name, each in zip(added, own, strict=True)}
-        part, before = found[place] - sum(added.values()), place
-        for sublayer in (one for one in places[place] if f"{one}.z" in shapes):
-            num_heads = shapes[f"{sublayer}.z"].shape[2]
-            choices = jnp.concatenate([jnp.zeros((1, num_heads), jnp.float32), jnp.eye(num_heads, dtype=jnp.float32)])
-            silent, *alone = jax.vmap(lambda chosen, p=place, s=sublayer: with_heads(p, s, chosen))(choices)
-            added |= {f"{sublayer}.head_{head}": own - silent for head, own in enumerate(alone)}
-            part = part - sum(own - silent for own in alone)
-        added["+".join(places[place])] = part
+    added = _Known(functools.partial(apply, **kwargs), (params, *args), shapes, found).added(places)
     nothing, *read_off = jax.vmap(read)(jnp.stack([jnp.zeros_like(found[first]), *added.values()]))
     parts = {name: own - nothing for name, own in zip(added, read_off, strict=True)}
     return parts | {"rest": of_target(logits) - sum(parts.values())}
+
+
+class _Known(NamedTuple):
+    """A run whose stream and divisors are known, and its stream if something were another and all divisors stayed."""
+
+    apply: Apply
+    inputs: tuple[Any, ...]
+    shapes: Mapping[str, jax.ShapeDtypeStruct]
+    found: Activations
+
+    def added(self, places: Mapping[str, Sequence[str]]) -> Activations:
+        """What each part added to the stream, as it is at the last place."""
+        before, *later = places
+        added = {"embedding": self.found[before]}
+        for place in later:
+            added = self.passed_on(added, before, place, places[place])
+            part, before = self.found[place] - sum(added.values()), place
+            for sublayer in (one for one in places[place] if f"{one}.z" in self.shapes):
+                heads = self.heads(place, sublayer)
+                added, part = added | heads, part - sum(heads.values())
+            added["+".join(places[place])] = part
+        return added
+
+    def passed_on(self, added: Activations, before: str, place: str, sublayers: Sequence[str]) -> Activations:
+        """What was added, after the norms and factors of the stream between two places."""
+
+        def alone(stream):
+            silent = {f"{sublayer}.out": jnp.zeros_like for sublayer in sublayers}
+            return self.stream_at(place, before, {before: lambda _: stream} | silent)
+
+        if _same(alone(self.found[before]), self.found[before]):
+            return added
+        nothing, *own = jax.vmap(alone)(jnp.stack([jnp.zeros_like(self.found[before]), *added.values()]))
+        return {name: each - nothing for name, each in zip(added, own, strict=True)}
+
+    def heads(self, place: str, sublayer: str) -> Activations:
+        """What each head of a sublayer added to the stream at the place after it."""
+        num_heads, z = self.shapes[f"{sublayer}.z"].shape[2], f"{sublayer}.z"
+
+        def with_heads(chosen_H):
+            return self.stream_at(place, z, {z: lambda z_BLHK: z_BLHK * chosen_H[:, None].astype(z_BLHK.dtype)})
+
+        choices = jnp.concatenate([jnp.zeros((1, num_heads), jnp.float32), jnp.eye(num_heads, dtype=jnp.float32)])
+        silent, *alone = jax.vmap(with_heads)(choices)
+        return {f"{sublayer}.head_{head}": own - silent for head, own in enumerate(alone)}
+
+    def stream_at(self, place: str, since: str, changes: Mapping[str, Intervention]) -> jax.Array:
+        """The stream at a place, with changes and the known divisors from another place on."""
+        names = list(self.shapes)
+        divisors = [name for name in names[names.index(since) : names.index(place)] if name.endswith(".scale")]
+        kept = {name: lambda _, scale=self.found[name]: scale for name in divisors}
+        return run_with_cache(self.apply, *self.inputs, names=place, interventions={**kept, **changes})[1][place]
 
 
 def _same(one: jax.Array, other: jax.Array) -> bool:
