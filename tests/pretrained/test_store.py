@@ -443,6 +443,19 @@ def test_names_of_older_files(tmp_path):
     jax.tree.map(np.testing.assert_array_equal, pretrained.load(tmp_path / "bert")[1], parameters(config))
 
 
+def test_two_names_of_one_tensor_are_refused(tmp_path):
+    """Whatever they hold, as one of them would be dropped."""
+    config = GPT2.base.replace(SIZES)
+    pretrained.save(tmp_path / "gpt2", config, parameters(config))
+
+    def both(tensors):
+        name = next(name for name in tensors if name.startswith("transformer."))
+        tensors[name.removeprefix("transformer.")] = tensors[name] + 1
+
+    rewrite(tmp_path / "gpt2", both)
+    refused(tmp_path / "gpt2", r"is one of two tensors that are transformer\.")
+
+
 def test_a_tensor_stored_twice_is_one(tmp_path):
     """And two that should be one and differ are refused."""
     own = {"source_vocab_size": 11, "max_source_length": 6, "mixer.head_dim": 4, "head.scale": 8**-0.5}

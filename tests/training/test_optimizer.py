@@ -151,9 +151,10 @@ def test_what_is_frozen_has_no_part_in_the_norm_of_clipping():
 @pytest.mark.parametrize("rule", RULES, ids=str)
 def test_what_is_frozen_does_not_move_by_rounding(rule):
     """Some rules correct every update by the parameters, which rounds."""
-    params, evaluated = trained(config_of(rule, groups=(ParameterGroup("*", rate=0.0),)))
-    chex.assert_trees_all_equal(params, values_of(0))
-    chex.assert_trees_all_equal(evaluated, values_of(0))
+    params, evaluated = trained(config_of(rule, groups=(ParameterGroup("blocks.*", rate=0.0),)))
+    chex.assert_trees_all_equal(params["blocks"], values_of(0)["blocks"])
+    chex.assert_trees_all_equal(evaluated["blocks"], values_of(0)["blocks"])
+    assert np.any(params["embedding"]["table"] != values_of(0)["embedding"]["table"])
 
 
 def test_a_group_has_its_own_decay():
@@ -204,6 +205,12 @@ def test_a_group_may_be_of_some_layers():
     made = make_optimizer(config, STEPS, SPECS)
     step = made.update(gradient, made.init(values_of(0)), values_of(0), numbers=numbers_of(config))[0]
     np.testing.assert_allclose(optax.tree.norm(step), 0.03, rtol=1e-5)
+
+
+def test_a_model_of_which_nothing_is_trained_is_refused():
+    for groups in ([ParameterGroup("*", rate=0.0)], [ParameterGroup("b*", rate=0.0), ParameterGroup("e*", rate=0.0)]):
+        with pytest.raises(ConfigError, match="^optimizer.groups: all parameters have rate 0, so none is trained$"):
+            make_optimizer(config_of(AdamW(), groups=tuple(groups)), STEPS, SPECS)
 
 
 def test_layers_that_another_group_has_are_refused():

@@ -247,7 +247,11 @@ def _matched(
     architecture: Architecture, wanted: list[Entry], tensors: Mapping[str, Stored], folder: Path
 ) -> dict[str, Stored]:
     """The stored tensor of every entry that has one, by the entry's name."""
-    found = {_canonical(architecture, name): tensor for name, tensor in tensors.items()}
+    found: dict[str, Stored] = {}
+    for name, tensor in tensors.items():
+        if (canonical := _canonical(architecture, name)) in found:
+            raise ConfigError(f"{folder}: {name} is one of two tensors that are {canonical}")
+        found[canonical] = tensor
     own = {entry.name for entry in wanted}
     again = {name: entry.name for entry in wanted for name in entry.row.also if name in found and name not in own}
     first = {entry_name: name for name, entry_name in reversed(again.items())}

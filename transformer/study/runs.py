@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from transformer.core.errors import ConfigError
+from transformer.core.errors import ConfigError, nearest
 from transformer.core.files import Damaged, read_value, write_sealed
 from transformer.core.json import fingerprint
 from transformer.core.modules import Params
@@ -56,12 +56,17 @@ class Run:
         """A metric over some batches of the held-out part: `loss`, `accuracy`, `exact_match` or the label of a probe.
 
         NaN where the run was not finite, or where a probe is not defined.
+
+        Raises:
+          ConfigError: it was not measured.
         """
         if self.diverged_at is not None:
             return np.nan
         if name in self.probes:
             value = self.probes[name]
             return np.nan if value is None else value
+        if name not in SUMS:
+            raise ConfigError(f"metric: {name!r} was not measured{nearest(name, (*self.probes, *SUMS))}")
         above, below = SUMS[name]
         over, under = (np.array(getattr(self, each)[batches], np.float64).sum() for each in (above, below))
         return float(over / under) if np.isfinite(over) and under > 0 else np.nan

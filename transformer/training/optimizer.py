@@ -52,14 +52,16 @@ def make_optimizer(config: OptimizerConfig, total_steps: int, specs: Params) -> 
       specs: `transformer.core.modules.specs` of the model.
 
     Raises:
-      ConfigError: a group matches no parameter that an earlier one does not match, or something else is given in place
-        of one of these.
+      ConfigError: a group matches no parameter that an earlier one does not match, all parameters are frozen, or
+        something else is given in place of one of these.
     """
     check_kind(config, OptimizerConfig, "make_optimizer")
     check_kind(specs, Mapping, "make_optimizer: specs")
     if not isinstance(total_steps, jax.Array) and (not is_count(total_steps) or total_steps < 1):
         raise ConfigError(f"make_optimizer: total_steps {total_steps!r} is not a positive whole number")
     fitting, trained = groups_of(config.groups, specs), trained_part(config, specs)
+    if all(group.rate == 0 for each in jax.tree.leaves(fitting) for group in each.groups):
+        raise ConfigError("optimizer.groups: all parameters have rate 0, so none is trained")
 
     def chain(numbers: Numbers) -> optax.GradientTransformation:
         def rate(step):
