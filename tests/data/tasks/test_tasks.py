@@ -9,6 +9,7 @@ import pytest
 
 from tests.data.tasks.checks import SPECIAL, check_examples, words_of
 from transformer.core.errors import ConfigError
+from transformer.core.json import to_json
 from transformer.data.tasks.arithmetic import Addition, ModularArithmetic
 from transformer.data.tasks.groups import WordProblem
 from transformer.data.tasks.list_operations import ListOps
@@ -20,6 +21,7 @@ KINDS = (Addition, ModularArithmetic, WordProblem, ListOps, AssociativeRecall, I
 TASKS = [
     *(cls() for cls in KINDS),
     Copy(items=1, alphabet=1),
+    Copy(items=6, shortest=5),
     Sort(items=5, alphabet=13),
     Addition(digits=2, reverse=False),
     Addition(digits=25),
@@ -101,6 +103,16 @@ ANSWERS = {
 @pytest.mark.parametrize("task", TASKS, ids=str)
 def test_examples(task):
     check_examples(task, ANSWERS[type(task)])
+
+
+def test_a_test_may_be_of_longer_ones_alone():
+    _, scored = Copy(items=4, shortest=3).examples(np.random.default_rng(0), 1000)
+    assert np.unique(scored.sum(1) - 1).tolist() == [3, 4]
+    with pytest.raises(ConfigError, match=r"^copy\.items: 4 is less than 5$"):
+        Copy(items=4, shortest=5)
+    with pytest.raises(ConfigError, match=r"^copy\.shortest: 0 is less than 1$"):
+        Copy(shortest=0)
+    assert to_json(Copy(items=4)) == {"variant": "copy", "items": 4, "alphabet": 10}
 
 
 def test_the_number_of_items_and_the_items_are_uniform():

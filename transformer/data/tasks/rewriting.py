@@ -3,6 +3,7 @@
 import abc
 from dataclasses import dataclass
 
+from transformer.core.json import later
 from transformer.data.tasks.task import AlgorithmicTask, side_by_side
 from transformer.data.tokenizers import END
 from transformer.runs.tokenizers import SPECIAL
@@ -10,15 +11,17 @@ from transformer.runs.tokenizers import SPECIAL
 
 @dataclass(frozen=True)
 class _Rewriting(AlgorithmicTask):
-    """`x ... x = y ... y </s>`: 1 to `items` symbols of an alphabet, all numbers of them equally probable."""
+    """`x ... x = y ... y </s>`: `shortest` to `items` symbols of an alphabet, all numbers of them equally probable."""
 
     items: int = 10
     """Largest number of symbols."""
     alphabet: int = 10
     """Number of different symbols."""
+    shortest: int = later(1)
+    """Smallest number of symbols, such as one more than the largest of training where it is a test of longer ones."""
 
     def __post_init__(self):
-        self.at_least(items=1, alphabet=1)
+        self.at_least(shortest=1, items=self.shortest, alphabet=1)
 
     @property
     def symbols(self):
@@ -29,7 +32,7 @@ class _Rewriting(AlgorithmicTask):
         return 2 * self.items + 2
 
     def examples(self, rng, count):
-        sizes = rng.integers(1, self.items + 1, count)
+        sizes = rng.integers(self.shortest, self.items + 1, count)
         items = rng.integers(self.alphabet, size=(count, self.items)) + len(SPECIAL)
         questions = [row[:size].tolist() for row, size in zip(items, sizes, strict=True)]
         equals = len(SPECIAL) + self.alphabet
