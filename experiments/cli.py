@@ -61,6 +61,8 @@ def parse(
     default = next(iter(presets.values()))
     if arguments and not arguments[0].startswith("-"):
         name = arguments.pop(0)
+        if not any(presets):
+            raise ConfigError(f"{name}: there is no option for it; --help shows those that there are")
         if name not in presets:
             raise ConfigError(f"unknown preset {name!r}{nearest(name, (*presets, *others))}")
         default = presets[name]
@@ -90,7 +92,7 @@ def parse(
         if not stop.code:
             raise
         message = _one_line(said.getvalue()).removeprefix(f"Error parsing {cls.__name__}: ")
-        message = re.sub(r"^Error parsing [\w.]+: (?=[\w.]+: )", "", message)  # errors of ours name the field
+        message = re.sub(r"^Error parsing (--)?[\w.-]+: (?=[\w.]+: )", "", message)  # errors of ours name the field
         raise ConfigError(_refusal(message, default, presets)) from None
 
 
@@ -100,6 +102,11 @@ def _refusal(message: str, default: Any, presets: Mapping[str, Any]) -> str:
     if found := re.match(r"invalid choice '(.*)' for argument '--(\S+)'\. Expected one of \((.*)\)\.", message):
         word, flag, known = found[1], found[2].replace("-", "_"), found[3].replace("'", "").split(", ")
         return f"{flag}: unknown value {word!r}{nearest(word, known)}"
+    if found := re.match(
+        r"Error parsing --(\S+): (invalid literal for int|could not convert string to float)", message
+    ):
+        word, what = message.rpartition(": ")[2], "a whole number" if "int" in found[2] else "a number"
+        return f"{found[1].replace('-', '_')}: {word} is not {what}"
     found = re.match(r"Unrecognized options: ([^\s,]+)", message)
     if not found:
         return message
@@ -130,7 +137,9 @@ def _said_of(presets: Mapping[str, Any], default: Any) -> str:
 
 
 def with_folder(arguments: list[str]) -> list[str]:
-    """The command line with `--resume FOLDER` as `--resume --workdir FOLDER`."""
+    """The command line with `--resume FOLDER`, or `--resume=FOLDER`, as `--resume --workdir FOLDER`."""
+    split = [part.split("=", 1) if part.startswith("--resume=") else [part] for part in arguments]
+    arguments = list(itertools.chain.from_iterable(split))
     at = arguments.index("--resume") if "--resume" in arguments[:-1] else None
     if at is None or arguments[at + 1].startswith("-"):
         return arguments

@@ -42,6 +42,8 @@ KINDS = {
     "ReconstructionRun": ("vision", "--reconstruct"),
 }
 """The words after `train` by the kind of run, which its folder names; a plain `RunConfig` has none, and is text."""
+TEXT = "language_model"
+"""What is trained where no word says another."""
 TASKS = (*dict.fromkeys(words[0] for words in KINDS.values()), "finetune")
 STUDIES = (
     "activation", "attention", "compare", "gpt_to_llama", "heads", "mup", "norm_method", "norm_position", "position",
@@ -85,7 +87,7 @@ def main() -> None:
         fail(f"unknown command {word!r}{nearest(word, COMMANDS)}")
     elif word == "train":
         task, words = of_training(words)
-        call(f"experiments.{task}", f"{word} {task}" if task in TASKS else word, words)
+        call(f"experiments.{task}", word if task == TEXT else f"{word} {task}", words)
     elif word != "study":
         short = {"--help-all": "--help"} if word in FEW_FLAGS else {}
         call(COMMANDS[word][0], word, [short.get(each, each) for each in words])
@@ -117,9 +119,9 @@ def call(module: str, name: str, words: list[str]) -> None:
 
 def of_training(words: list[str]) -> tuple[str, list[str]]:
     """The module that trains, and its words: as the first word says, or the folder that is resumed."""
-    if words[:1] and words[0] in TASKS:
+    if words[:1] and words[0] in (*TASKS, TEXT):
         return words[0], words[1:]
-    if "--resume" in words:
+    if any(word.partition("=")[0] == "--resume" for word in words):
         from experiments import cli  # loaded late, as in `call`
 
         folder = cli.folder_of(cli.with_folder(words), default=Path())
@@ -130,7 +132,7 @@ def of_training(words: list[str]) -> tuple[str, list[str]]:
             pass
         else:
             return task, [*more, *words]
-    return "language_model", words
+    return TEXT, words
 
 
 def way_on(folder: Path, kind: str) -> str:

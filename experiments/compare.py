@@ -16,6 +16,7 @@ from experiments import cli
 from experiments.sections import STUDY, Sections
 from experiments.study_command import StudyCommand, budgets, run_parsed
 from transformer.core.errors import ConfigError
+from transformer.runs.config import RunConfig
 from transformer.runs.presets import PRESETS
 
 BASE = "base"
@@ -39,11 +40,12 @@ def arms(command: Command) -> dict[str, dict[str, Any]]:
     if not command.choices:
         raise ConfigError("choices: none is given; --choices model.norm=rmsnorm compares that with the base")
     found: dict[str, dict[str, Any]] = {BASE: {}}
+    run = cli.fields_of(command, RunConfig)
     for choice in command.choices:
         name, changes = read_choice(choice, "choices")
         if name in found:
             raise ConfigError(f"choices: two are called {name!r}")
-        found[name] = {path: cli.value_at(command, path, text) for path, text in changes.items()}
+        found[name] = {path: cli.value_at(run, path, text) for path, text in changes.items()}
     return found
 
 

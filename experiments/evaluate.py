@@ -51,7 +51,7 @@ class Command:
 
 
 def main() -> None:
-    given, flags = leading(sys.argv[1:])
+    given, flags = leading(sys.argv[1:], "the folder of a run or a model")
     command = cli.parse(Command, {"": Command()}, flags, description=__doc__)
     if len(given) != 1:
         raise ConfigError(f"evaluate: {len(given)} words before the options; give the folder of a run or a model")

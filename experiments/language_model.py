@@ -79,8 +79,7 @@ def main() -> None:
     corpus = load(command)
     assert isinstance(corpus, Corpus)
     prompt = corpus.tokenizer.decode(corpus.validation[:PROMPT_TOKENS]) if command.prompt is None else command.prompt
-    if not len(encode_open(corpus.tokenizer, prompt)):  # before the training, as of a character that it does not know
-        raise ConfigError(f"prompt: the tokenizer makes no token of {prompt!r}; give another one")
+    check_prompt(corpus, prompt)  # before the training
     trained = train_command(command, RunConfig, corpus)
     metrics = {"token_accuracy": trained.accuracy}
     if command.stride is not None:
@@ -94,6 +93,16 @@ def main() -> None:
     if command.stride is not None:
         loss = metrics["sliding_window_loss"][trained.at_best_rate].mean()
         print(f"validation loss with windows {command.stride} tokens apart: {loss}")
+
+
+def check_prompt(corpus: Corpus, prompt: str) -> None:
+    """Raise `ConfigError` where the tokenizer makes no token of a prompt, or does not know one of its characters."""
+    try:
+        found = encode_open(corpus.tokenizer, prompt)
+    except ConfigError as error:
+        raise ConfigError(f"prompt: {error}") from None
+    if not len(found):
+        raise ConfigError(f"prompt: the tokenizer makes no token of {prompt!r}; give another one")
 
 
 def sliding_window_losses(trained: Outcome, corpus: Corpus, stride: int) -> np.ndarray:

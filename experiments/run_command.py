@@ -88,7 +88,8 @@ class RunOptions(RunConfig):
         config = read_run_config(stored.run)
         replicas = tuple(from_json(Replica, replica) for replica in stored.replicas)
         types = hints(cls)
-        if not (isinstance(config.model, types["model"]) and isinstance(config.data, types["data"])):
+        fit = (isinstance(getattr(config, name), types[name]) for name in ("model", "data"))
+        if not (isinstance(default, type(config)) and all(fit)):
             kind = type(config).__name__
             how = f"which this command does not train; {way_on(workdir, kind)}"
             raise ConfigError(f"workdir: {workdir} holds a {kind}, {how}")
@@ -123,9 +124,20 @@ class RunOptions(RunConfig):
 
 
 def load(command: RunOptions) -> Dataset:
-    """The data of a command; a run that is resumed keeps its tokenizer."""
-    begun = command.resume and (command.workdir / CONFIG).exists()
-    return load_data(command.data, command.workdir if begun else None)
+    """The data of a command; a run that is resumed keeps its tokenizer.
+
+    Raises:
+      ConfigError: they cannot be loaded, as where they are others than those of the run.
+    """
+    if not (command.resume and (command.workdir / CONFIG).exists()):
+        return load_data(command.data)
+    try:
+        return load_data(command.data, command.workdir)
+    except ConfigError as error:
+        if read_run_config(read_identity(command.workdir).run).data == command.data:
+            raise
+        how = f"{error}; `--resume {command.workdir}` alone goes on"
+        raise ConfigError(f"workdir: {command.workdir} holds a run of other data ({how})") from None
 
 
 def train_command(
@@ -148,7 +160,7 @@ def train_command(
         print(f"nothing to resume in {command.workdir}: a new run begins", file=sys.stderr)
     given = None if initial is None else initial(config.model)
     remember = functools.cache(command.remember)  # at the first dispatch: the folder was not refused
-    return train(
+    trained = train(
         config,
         command.grid(),
         data,
@@ -162,6 +174,9 @@ def train_command(
         log=command.log,
         on_steps=lambda *_: remember() if processes.is_writer() else None,
     )
+    if processes.is_writer():
+        remember()  # of a run that was finished there was no dispatch
+    return trained
 
 
 def summarize(trained: Outcome, metrics: Mapping[str, np.ndarray], more: Mapping[str, Any]) -> dict[str, Any]:
@@ -228,10 +243,9 @@ def conclude(trained: Outcome, metrics: Mapping[str, np.ndarray], sample: str, *
     if result["reference"]:
         name, loss = result["reference"]
         table.add_row(name, f"{loss:.4f}", "")
-    console = Console()
-    console.print(table)
+    Console().print(table)
     if not trained.healthy.any():
         print(f"error: every replica diverged; {trained.workdir} has the metrics", file=sys.stderr)
         sys.exit(1)
-    console.print(sample, markup=False, highlight=False)
-    console.print(f"\n{result['seconds']:.0f} s; everything is in {trained.workdir}", highlight=False)
+    print(sample)
+    print(f"\n{result['seconds']:.0f} s; everything is in {trained.workdir}")

@@ -5,8 +5,9 @@
     transformer sample results/language_model "ROMEO:" --decoding greedy --beyond refuse
     transformer sample results/algorithmic "1 2 + 3 4 =" --decoding greedy
 
-The folder is that of a run, finished or not, or of a cell of a study. Without a text, an empty line is continued. The
-texts are printed one after another, each as soon as it is there; text i is that of the seed `--seed` + i alone.
+The folder is that of a run, finished or not, or of a cell of a study. Without a text, an empty line is continued,
+where the tokenizer has one. The texts are printed one after another, each as soon as it is there; text i is that of
+the seed `--seed` + i alone.
 """
 
 import sys
@@ -14,13 +15,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from experiments import cli
+from experiments.command import HELP
 from transformer.core import runtime
 from transformer.core.changes import replace
+from transformer.core.checks import check_seed
 from transformer.core.errors import ConfigError
+from transformer.data.tokenizers import encode_open
 from transformer.inference.strategies import Strategy
 from transformer.inference.text import Beyond
 from transformer.training.asked import WARM
 from transformer.training.stored import load_run
+
+EMPTY = "\n"
+"""What is continued where no text is given."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +51,9 @@ class Command:
         for name in ("num", "tokens"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ConfigError(f"{name}: {value} is not a positive number")
+        check_seed(self.seed)
+        if self.temperature is not None and not hasattr(self.decoding, "temperature"):
+            raise ConfigError(f"temperature: {self.decoding} has none; use --decoding sample")
 
     @property
     def strategy(self) -> Any:
@@ -52,12 +62,15 @@ class Command:
 
 
 def main() -> None:
-    given, flags = leading(sys.argv[1:])
+    given, flags = leading(sys.argv[1:], "a run's folder")
     command = cli.parse(Command, {"": Command()}, flags, description=__doc__)
     if not 1 <= len(given) <= 2:
         raise ConfigError(f"sample: {len(given)} words before the options; give a run's folder and a text")
     runtime.start()
-    run, prompt = load_run(given[0]), (*given, "\n")[1]
+    run, prompt = load_run(given[0]), (*given, EMPTY)[1]
+    own = run.tokenizers.get("tokenizer")
+    if len(given) == 1 and own is not None and not len(encode_open(own, EMPTY)):
+        raise ConfigError("sample: its tokenizer makes no token of an empty line; give a text")
     for i in range(command.num):
         text = run.generate(
             prompt,
@@ -70,9 +83,11 @@ def main() -> None:
         print("---\n" * (i > 0) + text, flush=True)
 
 
-def leading(words: list[str]) -> tuple[list[str], list[str]]:
-    """The words before the first option, and the rest."""
+def leading(words: list[str], wanted: str) -> tuple[list[str], list[str]]:
+    """The words before the first option, and the rest; raises `ConfigError` where it begins with an option."""
     first = next((i for i, word in enumerate(words) if word.startswith("--") or word == "-h"), len(words))
+    if not first and words and not {*HELP} & {*words}:
+        raise ConfigError(f"{words[0]}: before the options {wanted} is needed")
     return words[:first], words[first:]
 
 

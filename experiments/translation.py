@@ -82,6 +82,8 @@ class Command(TranslationRun, RunOptions):
         super().__post_init__()
         if self.observed < 0:
             raise ConfigError(f"observed: {self.observed} is negative")
+        if not self.decoding:
+            raise ConfigError("decoding: none is given; the last one gives the metric")
 
 
 SCAN = Command(

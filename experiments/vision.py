@@ -24,6 +24,7 @@ import numpy as np
 from experiments import cli
 from experiments.run_command import RunOptions, conclude, load, train_command
 from experiments.sections import MODEL, RUN
+from transformer.core.errors import ConfigError
 from transformer.core.parameters import Xavier
 from transformer.data.pictures import ImageConfig, Pictures, ReconstructionRun, VisionRun
 from transformer.embeddings.embedding import Embedding
@@ -89,6 +90,8 @@ RECONSTRUCT = {
 def main() -> None:
     arguments = [a for a in sys.argv[1:] if a != "--reconstruct"]
     if len(arguments) == len(sys.argv[1:]):
+        if arguments and arguments[0] in RECONSTRUCT.keys() - CLASSIFY.keys():
+            raise ConfigError(f"{arguments[0]}: it is a preset of --reconstruct")
         classify(cli.parse(Classify, CLASSIFY, arguments, __doc__))
     else:
         reconstruct(cli.parse(Reconstruct, RECONSTRUCT, arguments, __doc__))

@@ -4,12 +4,13 @@ import dataclasses
 
 import pytest
 
-from experiments import classification, cli, dry_run, run_command
+from experiments import classification, cli, dry_run, run_command, vision
 from experiments.language_model import Command
 from transformer.analysis.counts import parameter_count, train_flops
 from transformer.core.errors import ConfigError
 from transformer.data.corpus import load_corpus
 from transformer.data.dataset import load_data
+from transformer.data.pictures import VisionRun
 from transformer.data.regression import InContextRegressionConfig, InContextRegressionRun
 from transformer.runs.config import Replica, RunConfig, grid
 from transformer.runs.presets import PRESETS
@@ -48,6 +49,7 @@ def test_a_folder_says_all_that_is_needed(run_folder):
         ("--resume", run_folder),
         ("--workdir", run_folder, "--resume"),
         ("--resume", f"--workdir={run_folder}"),
+        (f"--resume={run_folder}",),
     ):
         command = parse(*words, "--steps", "20")
         assert cli.fields_of(command, type(run.config)) == dataclasses.replace(run.config, steps=20)
@@ -63,6 +65,9 @@ def test_a_folder_says_what_the_command_was_told_besides(tmp_path, corpus_words)
     again = parse("--resume", tmp_path / "run")
     assert (again.prompt, again.sample_tokens, again.stride, again.log) == ("ab", 3, 4, ())
     assert parse("--resume", tmp_path / "run", "--stride", "2").stride == 2
+    changed = parse("--resume", tmp_path / "run", "--prompt", "dc")
+    run_command.train_command(changed, RunConfig, run_command.load(changed))  # of a finished run, which trains nothing
+    assert parse("--resume", tmp_path / "run").prompt == "dc"
     (tmp_path / "run" / COMMAND).unlink()
     assert parse("--resume", tmp_path / "run").stride is None
 
@@ -86,9 +91,42 @@ def test_a_folder_that_cannot_be_resumed(run_folder, tmp_path, name, line):
         parse("--resume", tmp_path / name)
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("xyzw", r"a run of other data \(tokenizer: no token for 'x' at character 0; `--resume .*` alone goes on\)$"),
+        ("abcdabcc", r"another run, which differs in data, run\.data\.path$"),
+    ],
+)
+def test_a_run_of_other_data(run_folder, tmp_path, text, line):
+    """Whether its tokenizer knows them or not."""
+    (tmp_path / "other.txt").write_text(text * 100)
+    command = parse("--resume", run_folder, "--data.path", tmp_path / "other.txt")
+    with pytest.raises(ConfigError, match=f"^workdir: .* holds {line}"):
+        run_command.train_command(command, RunConfig, run_command.load(command))
+
+
+def test_a_sample_is_shown_as_it_is(run_folder, tmp_path, capsys):
+    """Words in colons and brackets are no pictures and colours, and long lines are not folded."""
+    run, sample = load_run(run_folder), "a :smile: [bold]b " * 9
+    outcome = train(run.config, run.replicas, load_corpus(run.config.data), tmp_path / "a[bold]x")
+    run_command.conclude(outcome, {"token_accuracy": outcome.accuracy}, sample)
+    said = capsys.readouterr().out
+    assert f"\n{sample}\n" in said
+    assert said.endswith(f"everything is in {tmp_path / 'a[bold]x'}\n")
+
+
 def test_another_kind_of_run(run_folder):
     with pytest.raises(ConfigError, match=r"holds a RunConfig, which this command does not train; `transformer train"):
         cli.parse(classification.Command, classification.PRESETS, ["--resume", str(run_folder)])
+
+
+def test_a_kind_of_images_is_no_other_one(tmp_path):
+    config = vision.CLASSIFY["digits"].replace({"model.num_layers": 1, "model.d_model": 8, "model.mixer.num_heads": 1})
+    data = load_data(config.data)
+    train(cli.fields_of(config.replace(steps=1), VisionRun), grid(1), data, tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"holds a VisionRun, which this command does not train"):
+        cli.parse(vision.Reconstruct, vision.RECONSTRUCT, ["--resume", str(tmp_path / "run")])
 
 
 def test_a_kind_of_run_that_no_command_trains(tmp_path):

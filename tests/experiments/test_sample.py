@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+import transformer as T
 from experiments import sample
 from transformer.core.errors import ConfigError
 from transformer.inference.tokenwise import Greedy, Sample
@@ -30,11 +31,27 @@ def test_texts_are_those_of_the_run(said, run_folder):
     assert said(run_folder, "ab", "--tokens", "5", "--decoding", "greedy", "--replica", "1") == f"{greedy[0]}\n"
 
 
+def test_the_folder_is_before_the_options(said, run_folder):
+    with pytest.raises(ConfigError, match=r"^--num: before the options a run's folder is needed$"):
+        said("--num", "2", run_folder, "abac")
+
+
+def test_an_empty_line_is_no_token_of_words(said, tmp_path):
+    data = T.AlgorithmicConfig(task=T.Sort(items=3), examples=40, validation_examples=4)
+    model = T.ModelConfig(num_layers=1, d_model=8, mixer=T.Attention(num_heads=1), max_length=8)
+    config = T.AlgorithmicRun(model=model, data=data, steps=1, batch_size=4)
+    T.train(config, T.grid(1), workdir=tmp_path / "sort")
+    with pytest.raises(ConfigError, match=r"^sample: its tokenizer makes no token of an empty line; give a text$"):
+        said(tmp_path / "sort")
+
+
 @pytest.mark.parametrize(
     ("words", "line"),
     [
         (["abac", "--beyond", "refuse"], "max_length"),
-        (["abac", "--decoding", "greedy", "--temperature", "1"], "temperature: no field 'temperature'"),
+        (["abac", "--decoding", "greedy", "--temperature", "1"], "temperature: greedy has none; use --decoding sample"),
+        (["abac", "--seed", "4294967297"], r"^seed: 4294967297 is not in \[0, 2³¹\)"),
+        (["abac", "--seed", "2147483647", "--num", "2"], r"^seed: 2147483648 is not in \[0, 2³¹\)"),
         (["abac", "--num", "0"], "num: 0 is not a positive number"),
         (["e"], "tokenizer: no token for 'e'"),
         ([], r"tokenizer: no token for '\\n'"),

@@ -72,6 +72,8 @@ def test_choices_of_a_command_line_are_arms(asked):
             'choices: "a: model.norm=\'x" is not of the form FIELD=VALUE or NAME: FIELD=VALUE FIELD',
         ),
         (("model.nrm=rmsnorm",), "model.nrm: no field 'nrm'; did you mean 'norm'?"),
+        (("seeds=3",), "seeds: no field 'seeds'"),
+        (("learning_rates=3",), "learning_rates: no field 'learning_rates'"),
         (("model.norm=rmsnrm",), "model.norm: unknown name 'rmsnrm'; did you mean 'rmsnorm'?"),
         (("a: steps=9", "a: steps=8"), "choices: two are called 'a'"),
         (

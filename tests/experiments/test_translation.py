@@ -149,5 +149,7 @@ def test_own_texts_have_no_other_split(monkeypatch):
 def test_numbers_of_sentences_are_counts(pairs):
     with pytest.raises(ConfigError, match=r"^observed: -5 is negative$"):
         translation.SCAN.replace(observed=-5)
+    with pytest.raises(ConfigError, match=r"^decoding: none is given; the last one gives the metric$"):
+        translation.SCAN.replace(decoding=())
     with pytest.raises(ConfigError, match=r"^translation_bleu\.sentences: 0 is not a positive number$"):
         translation.TranslationBleu(sentences=0)

@@ -58,7 +58,7 @@ def test_metrics_are_ratios_of_sums():
     assert run.metric("exact_match") == pytest.approx(0.5)
     assert run.metric("p") == 7.0
     assert np.isnan(run.metric("none"))
-    with pytest.raises(ConfigError, match="^metric: 'acuracy' was not measured; did you mean 'accuracy'"):
+    with pytest.raises(ConfigError, match=r"^metric: 'acuracy' was not measured; did you mean 'accuracy'"):
         run.metric("acuracy")
     np.testing.assert_allclose(run.by_batch(), [2, 3])
     for change in ({"diverged_at": 3}, {"loss": [None, 1.0]}, {"labels": [0.0, 0.0]}):

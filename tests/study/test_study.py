@@ -216,6 +216,10 @@ def test_a_folder_is_of_one_study(two_arms, tmp_path):
     folder, other = two_arms.copied(tmp_path / "copy"), dataclasses.replace(two_arms.study, name="other")
     with pytest.raises(ConfigError, match=rf"^study other: .* holds the study {two_arms.study.name}; give it a folder"):
         other.run(folder, data=two_arms.corpus)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"^study .*: .* holds a run; give it a folder of its own$"):
+        two_arms.study.run(tmp_path / "run", data=two_arms.corpus)
     (folder / "study.json").write_text("{")
     two_arms.study.run(folder, data=two_arms.corpus)
     assert read_record(folder).name == two_arms.study.name

@@ -209,7 +209,7 @@ def test_a_group_may_be_of_some_layers():
 
 def test_a_model_of_which_nothing_is_trained_is_refused():
     for groups in ([ParameterGroup("*", rate=0.0)], [ParameterGroup("b*", rate=0.0), ParameterGroup("e*", rate=0.0)]):
-        with pytest.raises(ConfigError, match="^optimizer.groups: all parameters have rate 0, so none is trained$"):
+        with pytest.raises(ConfigError, match=r"^optimizer\.groups: all parameters have rate 0, so none is trained$"):
             make_optimizer(config_of(AdamW(), groups=tuple(groups)), STEPS, SPECS)
 
 

@@ -176,6 +176,12 @@ def is_count(value: Any) -> bool:
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
+def check_seed(seed: Any) -> None:
+    """Raise `ConfigError` where a seed is none; of a longer one JAX would read the last 32 bits alone."""
+    if not is_count(seed) or not 0 <= seed < 2**31:
+        raise ConfigError(f"seed: {seed!r} is not in [0, 2³¹)")
+
+
 def check_positive(value: Variant, *names: str) -> None:
     """Raise `ConfigError` where one of the fields is not a positive number, or is infinite."""
     for name in names:

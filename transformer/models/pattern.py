@@ -44,7 +44,10 @@ class Alternate(Variant):
 
     def resolved(self, model: "ModelConfig") -> "Alternate":
         """With values of the type that the model's field has, also where they were given as text or JSON."""
-        return dataclasses.replace(self, values=tuple(typed(model, self.path, value) for value in self.values))
+        try:
+            return dataclasses.replace(self, values=tuple(typed(model, self.path, value) for value in self.values))
+        except ConfigError as error:
+            raise ConfigError(f"model.pattern: {error}") from None
 
 
 def mapped(pattern: Sequence[Alternate], ways: Mapping[str, Callable[[Any], Any]]) -> tuple[Alternate, ...]:

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from transformer.core.changes import Config
-from transformer.core.checks import check_fields
+from transformer.core.checks import check_fields, check_seed
 from transformer.core.errors import ConfigError
 from transformer.core.json import from_json, to_json_as
 from transformer.models.config import ModelConfig
@@ -115,8 +115,7 @@ class Replica:
 
     def __post_init__(self):
         check_fields(self, "")
-        if not 0 <= self.seed < 2**31:
-            raise ConfigError(f"seed: {self.seed} is not in [0, 2³¹)")
+        check_seed(self.seed)
         for name in ("learning_rate", "weight_decay", "warmup_steps", "initial_scale"):
             value = getattr(self, name)
             if value is not None:

@@ -14,7 +14,8 @@ from transformer.study.analyse import read_study
 
 def main() -> None:
     described = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(prog="python -m transformer.study", description=__doc__, formatter_class=described)
+    program = sys.argv[0] if sys.argv[0].startswith("transformer ") else "python -m transformer.study"
+    parser = argparse.ArgumentParser(prog=program, description=__doc__, formatter_class=described)
     parser.add_argument("folders", type=Path, nargs="+", help="folders of studies")
     parser.add_argument("--out", type=Path, help="folder to write to; of a single study, its own")
     arguments = parser.parse_args()

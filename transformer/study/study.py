@@ -32,6 +32,7 @@ from transformer.study.running import Running
 from transformer.study.statistics import ALPHA, detectable_difference
 from transformer.training.loop import check_initial
 from transformer.training.trackers import Tracker, check_trackers
+from transformer.training.workdir import CONFIG
 
 CHANGES_NO_VERDICT = ("name", "question", "minutes", "noise_floor")
 """Fields of a study that change none of its verdicts."""
@@ -291,7 +292,9 @@ class Study(StudyOptions):
             return running.run(looks)
 
     def _check_folder(self, workdir: Path) -> None:
-        """Raise `ConfigError` where a folder holds another study."""
+        """Raise `ConfigError` where a folder holds another study, or a run."""
+        if (workdir / CONFIG).exists():
+            raise ConfigError(f"study {self.name}: {workdir} holds a run; give it a folder of its own")
         try:
             other = read_record(workdir).name
         except ConfigError:  # there is none, or it is damaged, and is written again

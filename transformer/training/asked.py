@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from transformer.core.checks import check_kind
+from transformer.core.checks import check_kind, check_seed
 from transformer.core.errors import ConfigError
 from transformer.data.dataset import pad_rows
 from transformer.data.pairs import with_end
@@ -72,8 +72,9 @@ class AskedRun(TrainedRun, abc.ABC):
 
         Raises:
           ConfigError: the run is no causal language model of text, the prompt is empty or has a character that the
-            tokenizer does not know, or the text is longer than `beyond` allows.
+            tokenizer does not know, the seed is not in [0, 2³¹), or the text is longer than `beyond` allows.
         """
+        check_seed(seed)
         tokenizer, tokens_L = self._read("generate", prompt)
         example = self.config.data.example_length
         if num_tokens is None:
@@ -115,13 +116,14 @@ class AskedRun(TrainedRun, abc.ABC):
           replica: which one translates; None: the one with the lowest loss.
 
         Raises:
-          ConfigError: the run is none of pairs of texts, or the source is too long or has a character that the
-            tokenizer does not know.
+          ConfigError: the run is none of pairs of texts, the source is too long or has a character that the
+            tokenizer does not know, or the seed is not in [0, 2³¹).
         """
         model = self.config.model
         if not isinstance(model, EncoderDecoderConfig) or "source_tokenizer" not in self.tokenizers:
             raise ConfigError(f"translate: {self.workdir} holds no encoder–decoder of pairs of texts")
         check_kind(source, str, "translate")
+        check_seed(seed)
         if not source.strip():
             raise ConfigError("translate: the source has no text")
         source_S = with_end(self.tokenizers["source_tokenizer"], source)
