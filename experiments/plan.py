@@ -48,6 +48,10 @@ from transformer.training.progress import counted
 
 CHARACTERS = 65
 """The vocabulary of presets that take it from their data."""
+UNSAID = "h100"
+"""What the devices are where nothing says it."""
+WIDTH = 100
+"""Least columns of the table of a search, also where the output has fewer or is no terminal."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +67,8 @@ class Command(RunConfig):
     """A published language model to train: a folder, or a name on the hub; empty: a preset."""
     topology: str | None = None
     """Devices that are connected: v5e:2x4, v5p:4x4x4, h100:8; None: as many as the mesh has."""
-    hardware: str = "h100"
-    """What the devices of no topology are."""
+    hardware: str | None = None
+    """What the devices of no topology are; None: an H100."""
     search: bool = False
     """Try every mesh, rematerialization and number of pieces."""
     out: Path = Path("plan.json")
@@ -76,10 +80,12 @@ class Command(RunConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.hardware not in HARDWARE:
+        if self.hardware not in (None, *HARDWARE):
             raise ConfigError(f"hardware: unknown {self.hardware!r}{nearest(self.hardware, HARDWARE)}")
         if self.topology is not None:
             Topology.named(self.topology)
+            if self.hardware is not None:
+                raise ConfigError(f"hardware: {self.hardware}, and --topology {self.topology} has its own; use one")
 
     @property
     def run(self) -> RunConfig:
@@ -113,7 +119,8 @@ def main() -> None:
     jax.config.update("jax_num_cpu_devices", topology.size if topology else devices_of(mesh))
     there = topology is not None and topology.compiles
     devices = topology.devices() if topology and there else jax.devices()
-    hardware = topology.hardware if topology else HARDWARE[command.hardware]
+    kind = command.hardware or UNSAID
+    hardware = topology.hardware if topology else HARDWARE[kind]
     if topology and not there:
         print(
             f"no compiler for {topology.name} is installed (extra {topology.platform}): by formula alone, which is a "
@@ -137,7 +144,7 @@ def main() -> None:
                 compiled = compile_step(config, program)
             except TooLarge as error:
                 refused = str(error)
-        _show_one(config, one, compiled, hardware, topology.name if topology else command.hardware)
+        _show_one(config, one, compiled, hardware, topology.name if topology else kind)
         if refused:
             print(refused)
         figures = _figures(one, hardware, compiled) | ({"refused": refused} if refused else {})
@@ -146,7 +153,8 @@ def main() -> None:
 
 def _check_left_to_search(command: Command) -> None:
     """Raise `ConfigError` where the command line sets what the search chooses; sizes of no topology count devices."""
-    chosen = ["accumulation", "model.layers", *([] if command.mesh.rounded else ["mesh.fully_sharded"])]
+    chosen = ["accumulation", "model.layers", "mesh.replica"]
+    chosen += [] if command.mesh.rounded else ["mesh.fully_sharded"]
     chosen += [] if command.topology is None else ["mesh.data", "mesh.model"]
     for path in chosen:
         given, before = (functools.reduce(getattr, path.split("."), one) for one in (command, command.preset))
@@ -166,7 +174,7 @@ def _watch(tried: list[Any]) -> Iterable[Any]:
 def _show_search(config: RunConfig, found: list[Found], hardware: Hardware, devices: int) -> None:
     columns = ["data × model", "remat", "pieces", "state", "grads", "kept", "GB", "fits", "s", "MFU"]
     table = Table(
-        *(Column(name, no_wrap=True) for name in columns),
+        *(Column(name, no_wrap=True, min_width=len(name)) for name in columns),
         box=SIMPLE,
         pad_edge=False,
         collapse_padding=True,
@@ -185,7 +193,7 @@ def _show_search(config: RunConfig, found: list[Found], hardware: Hardware, devi
             number(needs.seconds(hardware)),
             f"{needs.utilization(hardware, needs.seconds(hardware)):.0%}",
         )
-    Console().print(table)
+    Console(width=max(Console().width, WIDTH)).print(table)
 
 
 def training(command: Command, one: Found) -> str:

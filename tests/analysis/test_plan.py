@@ -19,9 +19,13 @@ from transformer.core.errors import ConfigError
 from transformer.core.weights import LowRank
 from transformer.feed_forwards.experts import TopKExperts
 from transformer.mixers.attention.attention import Attention
-from transformer.mixers.attention.backends import Fused
+from transformer.mixers.attention.backends import Fused, Ring
+from transformer.mixers.attention.sparsity import SlidingWindow
+from transformer.mixers.recurrent.mamba2 import Mamba2
 from transformer.models.build import build
 from transformer.models.stack import Scanned
+from transformer.objectives.objective import NextToken
+from transformer.objectives.tokens import MaskedToken
 from transformer.positions.relative import TransformerXL
 from transformer.runs.config import RunConfig
 from transformer.runs.large_presets import LARGE_PRESETS
@@ -39,6 +43,10 @@ def test_products_in_loops_are_counted_as_often_as_they_run():
     assert work_of(compiled.as_text()).flops == 7 * 2 * 3 * 4 * 4
 
 
+def name_of(own):
+    return str(own.model.mixer) + str(own.model.vocab_size)
+
+
 def config(accumulation=1, **choices):
     model = small(**{"vocab_size": 32, "mixer.num_kv_heads": None, "feed_forward.d_ff": 64, **choices})
     return RunConfig(model=model, batch_size=4, steps=2, accumulation=accumulation)
@@ -51,6 +59,42 @@ def test_predicted_state_and_operations_are_those_of_the_compiled_step(mesh):
     assert 0 <= compiled.argument_bytes - predicted.parameter_bytes - predicted.optimizer_bytes < 500
     # What is computed again and not read is left out by XLA.
     assert 0.85 < compiled.work.flops / predicted.flops <= 1
+
+
+RECURRENT = config().replace({"model.mixer": Mamba2(num_heads=4, num_key_heads=2, chunk=4), "model.position": None})
+
+
+@pytest.mark.parametrize("own", [config(), config(**{"mixer.backend": Ring(block=4)}), RECURRENT], ids=name_of)
+def test_devices_that_share_sequences_divide_all_products(own):
+    """Those of kernels' gradients too, for which nothing of the stream is gathered."""
+    predicted, program = plan(own, MeshConfig(data=1, context=2))
+    assert compile_step(own, program).work.flops == pytest.approx(predicted.flops, rel=0.1)
+
+
+@pytest.mark.parametrize("own", [config(vocab_size=33), RECURRENT], ids=name_of)
+@pytest.mark.filterwarnings("ignore:.*table is whole on all 2 devices")
+def test_what_devices_of_a_layer_cannot_divide_each_of_them_computes(own):
+    predicted, program = plan(own, MeshConfig(data=1, model=2))
+    assert predicted.flops > 1.02 * train_flops(own.model, own.batch_size) / 2
+    assert compile_step(own, program).work.flops == pytest.approx(predicted.flops, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("choices", "objective"), [({"mixer.sparsity": SlidingWindow(2)}, NextToken()), ({"causal": False}, MaskedToken())]
+)
+def test_all_keys_and_values_pass_between_devices_that_share_sequences(choices, objective):
+    """Whatever a window hides, and of an encoder as of a decoder."""
+    other = dataclasses.replace(config(), model=config().model.replace(choices), objective=objective)
+    some, plain = (plan(own, MeshConfig(data=1, context=2))[0].context_bytes for own in (other, config()))
+    assert some == plain > 0
+
+
+@pytest.mark.parametrize("mesh", [MeshConfig(data=2), MeshConfig(data=2, fully_sharded=True)], ids=str)
+def test_what_layers_share_passes_in_every_turn(mesh):
+    turns, own = (plan(config(distinct_layers=n), mesh) for n in (1, None))
+    sent = [compile_step(config(), program).received for _, program in (turns, own)]
+    assert sent[0] == pytest.approx(sent[1], rel=0.05)
+    assert turns[0].data_bytes == pytest.approx(own[0].data_bytes)
 
 
 @pytest.mark.parametrize(("accumulation", "devices"), [(1, 1), (2, 1), (1, 2)])

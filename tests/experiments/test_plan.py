@@ -1,6 +1,7 @@
 """What a plan says to type."""
 
 import json
+import re
 import shlex
 import sys
 
@@ -10,9 +11,10 @@ import pytest
 from experiments import cli
 from experiments.finetune import of_text
 from experiments.language_model import Command
-from experiments.plan import COMMANDS, main, presets, training
+from experiments.plan import COMMANDS, _show_search, main, presets, training
 from experiments.plan import Command as PlanCommand
 from transformer import pretrained
+from transformer.analysis.hardware import HARDWARE
 from transformer.analysis.needs import Found, plan
 from transformer.core.errors import ConfigError
 from transformer.mixers.attention.backends import Fused
@@ -64,11 +66,22 @@ def test_a_published_model_is_planned_from_its_config_alone(tmp_path):
     assert (trained.steps, trained.batch_size, trained.learning_rates) == (command.steps, command.batch_size, (1e-4,))
 
 
+def test_the_table_of_a_search_is_whole_where_the_output_is_no_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    planned, _ = plan(preset("tiny").replace({"model.vocab_size": 65}), MeshConfig(data=1), jax.devices()[:1])
+    found = [Found(MeshConfig(replica=1, data=1024, model=8, fully_sharded=True), "full", 16, planned)]
+    _show_search(preset("tiny"), found, HARDWARE["v5e"], 8192)
+    said = capsys.readouterr().out
+    assert "…" not in said
+    assert {"1024 × 8 sharded", "MFU"} <= {part.strip() for part in re.split(r"\s{2,}", said)}
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
         (["tiny", "--topology", "v5e"], "topology: 'v5e' is not of the form v5e:2x4"),
         (["tiny", "--hardware", "h10"], "hardware: unknown 'h10'; did you mean 'h100'?"),
+        (["tiny", "--topology", "v5e:2x2", "--hardware", "h100"], "hardware: h100, and --topology v5e:2x2 has its own"),
         (["tiny", "--model.norm", "rmsnrm"], "model.norm: unknown name 'rmsnrm'; did you mean 'rmsnorm'?"),
     ],
 )
@@ -85,7 +98,7 @@ def test_figures_have_a_place_before_anything_is_planned(out, why, monkeypatch):
         main()
 
 
-CHOSEN = ["accumulation=8", "model.layers.remat=full", "mesh.fully_sharded", "mesh.data=2"]
+CHOSEN = ["accumulation=8", "model.layers.remat=full", "mesh.fully_sharded", "mesh.data=2", "mesh.replica=2"]
 
 
 @pytest.mark.parametrize("flag", CHOSEN)

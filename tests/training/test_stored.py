@@ -33,6 +33,7 @@ from transformer.norms.norm import Norm
 from transformer.objectives.tokens import PrefixToken
 from transformer.runs.config import Replica, RunConfig, grid
 from transformer.runs.data import TextConfig
+from transformer.runs.mesh import MeshConfig
 from transformer.runs.rules import ScheduleFree
 from transformer.runs.tokenizers import FromFile, Tokenization, Word
 from transformer.training.checkpoint import steps
@@ -60,6 +61,13 @@ def test_what_was_trained_is_what_is_loaded(config, corpus, tmp_path, changes):
     chex.assert_trees_all_equal(run.params(1), jax.tree.map(lambda a: a[1], outcome.all_params))
     tokens = corpus.validation_batches(config)["tokens"][0, :, :-1]
     assert jax.jit(run.apply)(run.params(0), tokens).shape == (*tokens.shape, 4)
+
+
+def test_devices_need_not_divide_the_batch_of_training(config, corpus, tmp_path):
+    train(config.replace(batch_size=3, steps=1), (Replica(seed=0),), corpus, tmp_path / "run")
+    run = load_run(tmp_path / "run", MeshConfig(data=2, fully_sharded=True))
+    chex.assert_trees_all_equal(run.params(), load_run(tmp_path / "run").params())
+    assert all(len(leaf.sharding.device_set) == 2 for leaf in jax.tree.leaves(run.all_params))
 
 
 def test_an_objective_may_load_its_teacher_while_it_is_traced(config, corpus, tmp_path):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from transformer.analysis.counts import cache_bytes, product_flops, train_flops
+from transformer.analysis.counts import cache_bytes, scoped_flops, train_flops
 from transformer.analysis.hardware import Hardware
 from transformer.analysis.hlo import Collective, Work, work_of
 from transformer.core import modules as pure
@@ -86,12 +86,16 @@ def predict(config: RunConfig, program: Program, mesh: MeshConfig, platform: str
     """The plan of a run, from shapes and the step as it is traced for a platform."""
     state, sizes = program.abstract_state, program.mesh.shape
     params, _ = pure_model(config.model)
-    count = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
+    count, of_blocks = (sum(leaf.size for leaf in jax.tree.leaves(own)) for own in (params, params["blocks"]))
+    turns = config.model.num_layers // config.model.num_distinct_layers
     rows = config.batch_size // config.accumulation // sizes[DATA]
     whole, cut = _kept(config.model, config.objective, platform)
-    flops, useful, random = _operations(config.model, config.objective, rows)
+    by_scope, useful, random = _operations(config.model, config.objective, rows)
     parts = sizes[CONTEXT] * sizes[MODEL]
-    own, share = _bytes_here(state.params), config.accumulation / parts
+    gradient, by_turn = (4 * n / sizes[MODEL] for n in (count, count + (turns - 1) * of_blocks))
+    divided = {scope: sizes[MODEL] if _is_divided(scope, config.model, sizes[MODEL]) else 1 for scope in by_scope}
+    flops = sum(amount / divided[scope] for scope, amount in by_scope.items())
+    own = _bytes_here(state.params)
     cache = cache_bytes(config.model) // _cache_parts(config.model, sizes[MODEL]) if config.model.causal else 0
     return Plan(
         parameters=count,
@@ -101,10 +105,10 @@ def predict(config: RunConfig, program: Program, mesh: MeshConfig, platform: str
         activation_bytes=rows * (whole // sizes[CONTEXT] + cut // parts),
         cache_bytes=cache,
         pieces=config.accumulation,
-        flops=flops * share,
-        useful_flops=useful * share,
-        data_bytes=_from_data(config, mesh, 4 * count / sizes[MODEL], sizes, random),
-        context_bytes=_from_context(config, rows * cache, sizes[CONTEXT]),
+        flops=flops * config.accumulation / sizes[CONTEXT],
+        useful_flops=useful * config.accumulation / parts,
+        data_bytes=_from_data(config, mesh, gradient, by_turn, sizes, random),
+        context_bytes=_from_context(config, rows * _keys_values(config.model, sizes[MODEL]), sizes[CONTEXT]),
         model_bytes=_from_model(config, rows, sizes[MODEL]) / sizes[CONTEXT],
     )
 
@@ -116,6 +120,22 @@ def _cache_parts(model: ModelConfig, devices: int) -> int:
     return devices if even else 1
 
 
+def _keys_values(model: ModelConfig, devices: int) -> int:
+    """Bytes of the keys and values of one sequence, of all tokens: what a window does not show is passed on too."""
+    sizes = [kind.attention.shape(kind) for kind in model.kinds if kind.attention is not None]
+    features = sum(size.num_kv_heads * (size.key_size + size.value_size) for size in sizes)
+    tokens = model.num_layers // model.period * model.max_length
+    return tokens * features * jnp.dtype(model.dtype).itemsize // _cache_parts(model, devices)
+
+
+def _is_divided(scope: str, model: ModelConfig, devices: int) -> bool:
+    """Whether those that share a layer divide its products; those of recurrences, convolutions and of a vocabulary that
+    they do not divide are made by each."""
+    if "blocks" in scope:
+        return not {"attention", "feed_forward"}.isdisjoint(scope.split("/"))
+    return model.vocab_size is not None and model.vocab_size % devices == 0
+
+
 def _bytes_here(tree: Any) -> int:
     """Bytes on one device of a tree of shapes with shardings."""
     return sum(
@@ -125,8 +145,11 @@ def _bytes_here(tree: Any) -> int:
     )
 
 
-def _from_data(config: RunConfig, mesh: MeshConfig, gradient: float, sizes: Mapping[str, int], random: bool) -> float:
-    """Bytes of gradients summed in a ring, and of parameters gathered, where these are cut, forward and backward.
+def _from_data(
+    config: RunConfig, mesh: MeshConfig, gradient: float, by_turn: float, sizes: Mapping[str, int], random: bool
+) -> float:
+    """Bytes of gradients summed in a ring, and of parameters gathered, where these are cut, forward and backward: of
+    all that there are, or of those that every turn of the layers uses.
 
     They are cut over `data` alone; what is left of a gradient is summed over those that share a sequence.
     """
@@ -135,10 +158,10 @@ def _from_data(config: RunConfig, mesh: MeshConfig, gradient: float, sizes: Mapp
         share = jnp.dtype(config.model.dtype).itemsize / 4  # XLA rounds before it gathers
         summed = share if mesh.rounded else 1
         ring = (2 * share + summed) * (data - 1) / data + 2 * summed * (context - 1) / context / data
-        return config.accumulation * ring * gradient
+        return config.accumulation * ring * by_turn
     devices = data * context
-    once = rows_are_alone(config, mesh, sizes[REPLICA]) and not random
-    return 2 * (devices - 1) / devices * gradient * (1 if once else config.accumulation)
+    once = config.accumulation > 1 and rows_are_alone(config, mesh, sizes[REPLICA]) and not random
+    return 2 * (devices - 1) / devices * (gradient if once else config.accumulation * by_turn)
 
 
 def _from_context(config: RunConfig, keys_values: int, devices: int) -> float:
@@ -181,13 +204,13 @@ def _kept(model: ModelConfig, objective: Objective, platform: str) -> tuple[int,
 
 
 @functools.cache
-def _operations(model: ModelConfig, objective: Objective, rows: int) -> tuple[float, float, bool]:
-    """Operations of the gradient of so many sequences, (with what is computed again, without), all scores counted, and
-    whether it draws random numbers."""
+def _operations(model: ModelConfig, objective: Objective, rows: int) -> tuple[Mapping[str, float], float, bool]:
+    """Operations of the gradient of so many sequences, (with what is computed again by scope, without in all), all
+    scores counted, and whether it draws random numbers."""
     params, _ = pure_model(model)
     tokens = jax.ShapeDtypeStruct((rows, model.max_length + 1), jnp.int32)
     done = jax.make_jaxpr(jax.grad(lambda p, t: _total(model, objective, p, t)))(params, tokens)
-    return product_flops(done.jaxpr), train_flops(model, rows), draws(done.jaxpr)
+    return scoped_flops(done.jaxpr), train_flops(model, rows), draws(done.jaxpr)
 
 
 def _total(model: ModelConfig, objective: Objective, params: pure.Params, tokens: jax.Array) -> jax.Array:

@@ -242,20 +242,27 @@ def _backward(dtype, of_factors, product, residuals, dy):
     x, kernel_DF = residuals
     # Without the barrier XLA fuses the whole backward pass of the activation into the products' copies of dy.
     dy = lax.optimization_barrier(dy.astype(of_factors))
-    x_TD, dy_TF = x.astype(of_factors).reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])
     over_F = (((dy.ndim - 1,), (1,)), ((), ()))
     dx = lax.dot_general(dy, kernel_DF.astype(of_factors), over_F, preferred_element_type=x.dtype)
-    return _as_it_is(dx, dy), _kernel_gradient(x_TD, dy_TF).astype(kernel_DF.dtype)
+    return _as_it_is(dx, dy), _kernel_gradient(x.astype(of_factors), dy).astype(kernel_DF.dtype)
 
 
-def _kernel_gradient(x_TD, dy_TF):
+def _kernel_gradient(x, dy):
     """xᵀ·dy over all tokens, (D, F) float32.
 
     XLA on CPU has fast kernels for products along the last axis of the one and the first of the other factor, as they
     lie in memory; others run at two thirds of their rate, and those of bfloat16 at a third, because it converts the
     factors back (`experiments/benchmarks/training.py`). The transpose and the barrier lay x out so; the axis of one
     element between them keeps XLA from expressing the transpose as another layout of the same array.
+
+    Where devices divide the tokens of a sequence, sequences and tokens stay two axes: XLA would gather what is one axis
+    of both, and compute the whole product on each device.
     """
+    if axis_size(CONTEXT) > 1:
+        tokens = tuple(range(x.ndim - 1))
+        numbers = ((tokens, tokens), ((), ()))
+        return _as_it_is(lax.dot_general(x, dy, numbers, preferred_element_type=jnp.float32), x)
+    x_TD, dy_TF = (a.reshape(-1, a.shape[-1]) for a in (x, dy))
     if on_cpu():
         x_DT = lax.optimization_barrier(x_TD.T[None])[0]
         return _as_it_is(jnp.matmul(x_DT, dy_TF, preferred_element_type=jnp.float32), x_TD)

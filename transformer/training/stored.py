@@ -108,9 +108,12 @@ def load_run(workdir: str | Path, mesh: MeshConfig = ONE_DEVICE) -> StoredRun:
     if changed := sorted(name for name in old | new if old.get(name) != new.get(name)):
         raise ConfigError(f"workdir: {changed[0]} is not defined here as it was for the run in {workdir}")
     replicas = tuple(from_json(Replica, replica) for replica in stored.replicas)
+    # Nothing is trained here: devices need not divide the batch, which no shape but that of a memory depends on.
+    times = 1 if config.model.memory_length is not None else mesh.data or jax.device_count()
     # Arrays, not parts of the program, where an objective asks for its teacher while it is traced.
     with jax.ensure_compile_time_eval(), use_abstract_mesh(AbstractMesh((), ())):
-        found = checkpoint.restore(workdir / "checkpoints", make_program(config, replicas, mesh).abstract_state)
+        program = make_program(config.replace(batch_size=times * config.batch_size), replicas, mesh)
+        found = checkpoint.restore(workdir / "checkpoints", program.abstract_state)
     if found is None:
         raise ConfigError(f"workdir: {workdir} has no checkpoint yet")
     state, notes = found
