@@ -107,3 +107,32 @@ def test_what_passes_between_devices_is_told_apart():
         Collective("reduce-scatter", 4): 24,
         Collective("all-gather", 8): 64,
     }
+
+
+CHAIN = """
+%begun (p: bf16[2,4]) -> bf16[8,4] {
+  %p = bf16[2,4]{1,0} parameter(0)
+  ROOT %ag.1 = bf16[8,4]{1,0} all-gather(%p), channel_id=4, replica_groups=[2,4]<=[8], dimensions={0}, CHAIN
+}
+
+%ended (q: bf16[2,4]) -> bf16[8,4] {
+  %q = bf16[2,4]{1,0} parameter(0)
+  %w = bf16[16,4]{1,0} constant(0)
+  %y = bf16[2,16]{1,0} convolution(%q, %w), dim_labels=bf_oi->bf
+  ROOT %ag.2 = bf16[8,4]{1,0} all-gather(%q), channel_id=4, replica_groups=[2,4]<=[8], dimensions={0}, CHAIN
+}
+
+ENTRY %main (a: bf16[2,4]) -> bf16[8,4] {
+  %a = bf16[2,4]{1,0} parameter(0)
+  %first = bf16[8,4]{1,0} fusion(%a), kind=kCustom, calls=%begun
+  ROOT %last = bf16[8,4]{1,0} fusion(%a), kind=kCustom, calls=%ended
+}
+"""
+
+
+@pytest.mark.parametrize(("attribute", "times"), [('frontend_attributes={chain_id="0"}', 1), ("metadata={}", 2)])
+def test_what_passes_while_products_are_made_passes_once(attribute, times):
+    """A TPU's program has it again in each fusion that it overlaps with, in a chain; the products are all counted."""
+    work = work_of(CHAIN.replace("CHAIN", attribute))
+    assert work.collective_bytes == {Collective("all-gather", 4): times * 8 * 4 * 2}
+    assert work.flops == 2 * 2 * 16 * 4

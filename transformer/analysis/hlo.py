@@ -23,6 +23,7 @@ _CALLED = re.compile(r"\b(?P<how>calls|to_apply|body)=%?(?P<name>[\w.\-]+)")
 _CONDITION = re.compile(r"\bcondition=%?([\w.\-]+)")
 _BRANCH = re.compile(r"\b(?:true_computation|false_computation)=%?([\w.\-]+)")
 _BRANCHES = re.compile(r"\bbranch_computations=\{([^}]*)\}")
+_CHAIN = re.compile(r"\bchannel_id=(\d+).*\bchain_id=")
 _SCOPE = re.compile(r'op_name="([^"]*)"')
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
@@ -76,10 +77,12 @@ def work_of(text: str) -> Work:
     """
     computations, entry = _computations(text)
     done: dict[str, Work] = {}
+    chains: set[str] = set()
 
     def work(name: str) -> Work:
         if name not in done:
-            done[name] = _work_of_lines(computations.get(name, []), work, lambda *loop: _trips(computations, *loop))
+            lines = [line for line in computations.get(name, []) if not _goes_on(line, chains)]
+            done[name] = _work_of_lines(lines, work, lambda *loop: _trips(computations, *loop))
         return done[name]
 
     return work(entry)
@@ -122,6 +125,16 @@ def _work_of_lines(lines: list[str], work: Callable[[str], Work], trips: Callabl
         if branches:
             total.add(max(map(work, branches), key=lambda one: one.flops), 1)
     return total
+
+
+def _goes_on(line: str, chains: set[str]) -> bool:
+    """Whether a collective operation was counted already: on TPUs one that overlaps with products is written out again
+    within each of these, under the same channel."""
+    if (found := _CHAIN.search(line)) is None or _COLLECTIVE.search(line) is None:
+        return False
+    begun = found[1] in chains
+    chains.add(found[1])
+    return begun
 
 
 def _result_bytes(collective: re.Match[str]) -> int:
