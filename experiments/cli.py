@@ -92,7 +92,7 @@ def parse(
         if not stop.code:
             raise
         message = _one_line(said.getvalue()).removeprefix(f"Error parsing {cls.__name__}: ")
-        message = re.sub(r"^Error parsing (--)?[\w.-]+: (?=[\w.]+: )", "", message)  # errors of ours name the field
+        message = re.sub(r"^Error parsing [\w.]+: (?=[\w.]+: )", "", message)  # errors of ours name the field
         raise ConfigError(_refusal(message, default, presets)) from None
 
 
@@ -102,11 +102,11 @@ def _refusal(message: str, default: Any, presets: Mapping[str, Any]) -> str:
     if found := re.match(r"invalid choice '(.*)' for argument '--(\S+)'\. Expected one of \((.*)\)\.", message):
         word, flag, known = found[1], found[2].replace("-", "_"), found[3].replace("'", "").split(", ")
         return f"{flag}: unknown value {word!r}{nearest(word, known)}"
-    if found := re.match(
-        r"Error parsing --(\S+): (invalid literal for int|could not convert string to float)", message
-    ):
-        word, what = message.rpartition(": ")[2], "a whole number" if "int" in found[2] else "a number"
-        return f"{found[1].replace('-', '_')}: {word} is not {what}"
+    if found := re.match(r"Error parsing --(\S+): (?:.* int\(\) with base 10|.* string to (float)): (.*)", message):
+        return f"{found[1].replace('-', '_')}: {found[3]} is not {'a' if found[2] else 'a whole'} number"
+    if found := re.match(r"Error parsing --(\S+): ([\w.]+): (.*)", message):  # some name the family, not the field
+        flag = found[1].replace("-", "_")
+        return f"{found[2] if found[2].startswith(flag) else flag}: {found[3]}"
     found = re.match(r"Unrecognized options: ([^\s,]+)", message)
     if not found:
         return message
@@ -138,6 +138,8 @@ def _said_of(presets: Mapping[str, Any], default: Any) -> str:
 
 def with_folder(arguments: list[str]) -> list[str]:
     """The command line with `--resume FOLDER`, or `--resume=FOLDER`, as `--resume --workdir FOLDER`."""
+    if "--resume=" in arguments:
+        raise ConfigError("resume: no folder is given")
     split = [part.split("=", 1) if part.startswith("--resume=") else [part] for part in arguments]
     arguments = list(itertools.chain.from_iterable(split))
     at = arguments.index("--resume") if "--resume" in arguments[:-1] else None

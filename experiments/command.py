@@ -149,7 +149,7 @@ def overview() -> str:
 
 def completion(shell: str = "") -> str:
     """The line with which a shell completes commands, tasks and studies, and names of files."""
-    names = " ".join([*COMMANDS, *TASKS, *STUDIES])
+    names = " ".join([*COMMANDS, TEXT, *TASKS, *STUDIES])
     bash = f"complete -o default -W '{names}' transformer"
     known = {
         "bash": bash,

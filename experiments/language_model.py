@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments import cli
-from experiments.command import TASKS
+from experiments.command import TASKS, TEXT
 from experiments.run_command import RunOptions, conclude, load, train_command
 from experiments.sections import RUN
 from transformer.core.errors import ConfigError
@@ -75,7 +75,7 @@ class Command(RunOptions):
 
 def main() -> None:
     presets = {name: cli.extend(p, Command) for name, p in (PRESETS | LARGE_PRESETS).items()}
-    command = cli.parse(Command, presets, description=__doc__, others=TASKS)
+    command = cli.parse(Command, presets, description=__doc__, others=(TEXT, *TASKS))
     corpus = load(command)
     assert isinstance(corpus, Corpus)
     prompt = corpus.tokenizer.decode(corpus.validation[:PROMPT_TOKENS]) if command.prompt is None else command.prompt

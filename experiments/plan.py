@@ -153,13 +153,15 @@ def main() -> None:
 
 def _check_left_to_search(command: Command) -> None:
     """Raise `ConfigError` where the command line sets what the search chooses; sizes of no topology count devices."""
-    chosen = ["accumulation", "model.layers", "mesh.replica"]
+    chosen = ["accumulation", "model.layers"]
     chosen += [] if command.mesh.rounded else ["mesh.fully_sharded"]
     chosen += [] if command.topology is None else ["mesh.data", "mesh.model"]
     for path in chosen:
         given, before = (functools.reduce(getattr, path.split("."), one) for one in (command, command.preset))
         if given != before:
             raise ConfigError(f"search: it chooses --{path.replace('_', '-')}; leave that out")
+    if command.mesh.replica != 1:
+        raise ConfigError("search: it plans one replica; leave --mesh.replica out")
 
 
 def devices_of(mesh: MeshConfig) -> int:

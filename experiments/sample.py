@@ -51,7 +51,8 @@ class Command:
         for name in ("num", "tokens"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ConfigError(f"{name}: {value} is not a positive number")
-        check_seed(self.seed)
+        for seed in (self.seed, self.seed + self.num - 1):
+            check_seed(seed)
         if self.temperature is not None and not hasattr(self.decoding, "temperature"):
             raise ConfigError(f"temperature: {self.decoding} has none; use --decoding sample")
 

@@ -22,10 +22,11 @@ from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.backends import Fused, Ring
 from transformer.mixers.attention.sparsity import SlidingWindow
 from transformer.mixers.recurrent.mamba2 import Mamba2
+from transformer.models.blocks import Macaron
 from transformer.models.build import build
 from transformer.models.stack import Scanned
 from transformer.objectives.objective import NextToken
-from transformer.objectives.tokens import MaskedToken
+from transformer.objectives.tokens import MaskedToken, MultiToken
 from transformer.positions.relative import TransformerXL
 from transformer.runs.config import RunConfig
 from transformer.runs.large_presets import LARGE_PRESETS
@@ -43,13 +44,16 @@ def test_products_in_loops_are_counted_as_often_as_they_run():
     assert work_of(compiled.as_text()).flops == 7 * 2 * 3 * 4 * 4
 
 
+NEXT = NextToken()
+
+
 def name_of(own):
     return str(own.model.mixer) + str(own.model.vocab_size)
 
 
-def config(accumulation=1, **choices):
+def config(accumulation=1, objective=NEXT, **choices):
     model = small(**{"vocab_size": 32, "mixer.num_kv_heads": None, "feed_forward.d_ff": 64, **choices})
-    return RunConfig(model=model, batch_size=4, steps=2, accumulation=accumulation)
+    return RunConfig(model=model, batch_size=4, steps=2, accumulation=accumulation, objective=objective)
 
 
 @pytest.mark.parametrize("mesh", [MeshConfig(data=2, fully_sharded=True), MeshConfig(data=1, model=2)])
@@ -71,7 +75,10 @@ def test_devices_that_share_sequences_divide_all_products(own):
     assert compile_step(own, program).work.flops == pytest.approx(predicted.flops, rel=0.1)
 
 
-@pytest.mark.parametrize("own", [config(vocab_size=33), RECURRENT], ids=name_of)
+AHEAD = config(vocab_size=33, predict_ahead=1, objective=MultiToken())
+
+
+@pytest.mark.parametrize("own", [config(vocab_size=33), RECURRENT, AHEAD], ids=name_of)
 @pytest.mark.filterwarnings("ignore:.*table is whole on all 2 devices")
 def test_what_devices_of_a_layer_cannot_divide_each_of_them_computes(own):
     predicted, program = plan(own, MeshConfig(data=1, model=2))
@@ -79,19 +86,28 @@ def test_what_devices_of_a_layer_cannot_divide_each_of_them_computes(own):
     assert compile_step(own, program).work.flops == pytest.approx(predicted.flops, rel=0.02)
 
 
+def test_both_networks_of_a_macaron_are_divided():
+    """The first half has a name of its own."""
+    own = config(block=Macaron())
+    predicted, program = plan(own, MeshConfig(data=1, model=2))
+    assert compile_step(own, program).work.flops == pytest.approx(predicted.flops, rel=0.02)
+
+
 @pytest.mark.parametrize(
-    ("choices", "objective"), [({"mixer.sparsity": SlidingWindow(2)}, NextToken()), ({"causal": False}, MaskedToken())]
+    ("choices", "objective"), [({"mixer.sparsity": SlidingWindow(2)}, NEXT), ({"causal": False}, MaskedToken())]
 )
 def test_all_keys_and_values_pass_between_devices_that_share_sequences(choices, objective):
     """Whatever a window hides, and of an encoder as of a decoder."""
-    other = dataclasses.replace(config(), model=config().model.replace(choices), objective=objective)
+    other = config(objective=objective, **choices)
     some, plain = (plan(own, MeshConfig(data=1, context=2))[0].context_bytes for own in (other, config()))
     assert some == plain > 0
 
 
 @pytest.mark.parametrize("mesh", [MeshConfig(data=2), MeshConfig(data=2, fully_sharded=True)], ids=str)
-def test_what_layers_share_passes_in_every_turn(mesh):
-    turns, own = (plan(config(distinct_layers=n), mesh) for n in (1, None))
+@pytest.mark.parametrize("distinct", [1, 2])
+def test_what_layers_share_passes_in_every_turn(mesh, distinct):
+    """And in a part of one: three layers of two."""
+    turns, own = (plan(config(num_layers=3, distinct_layers=n), mesh) for n in (distinct, None))
     sent = [compile_step(config(), program).received for _, program in (turns, own)]
     assert sent[0] == pytest.approx(sent[1], rel=0.05)
     assert turns[0].data_bytes == pytest.approx(own[0].data_bytes)

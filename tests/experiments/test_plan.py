@@ -98,7 +98,13 @@ def test_figures_have_a_place_before_anything_is_planned(out, why, monkeypatch):
         main()
 
 
-CHOSEN = ["accumulation=8", "model.layers.remat=full", "mesh.fully_sharded", "mesh.data=2", "mesh.replica=2"]
+CHOSEN = ["accumulation=8", "model.layers.remat=full", "mesh.fully_sharded", "mesh.data=2"]
+
+
+def test_a_search_is_of_one_replica(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["plan", "tiny", "--search", "--topology", "v5e:2x2", "--mesh.replica=2"])
+    with pytest.raises(ConfigError, match=r"^search: it plans one replica; leave --mesh\.replica out$"):
+        main()
 
 
 @pytest.mark.parametrize("flag", CHOSEN)

@@ -45,7 +45,10 @@ def test_numbers_alternate_too():
 @pytest.mark.parametrize(
     ("choices", "message"),
     [
-        ({"pattern": (T.Alternate("mixer.sparsty", (None,)),)}, "no field 'sparsty'; did you mean 'sparsity'"),
+        (
+            {"pattern": (T.Alternate("mixer.sparsty", (None,)),)},
+            r"^model\.pattern: sparsty: no field 'sparsty'; did",
+        ),
         ({"pattern": (T.Alternate("mixer.sparsity", ("slidng_window",)),)}, "did you mean 'sliding_window'"),
         ({"num_layers": 3, "pattern": (T.Alternate("position", (T.RoPE(), None)),)}, "are not whole turns of 2"),
         (

@@ -218,7 +218,7 @@ def test_a_folder_is_of_one_study(two_arms, tmp_path):
         other.run(folder, data=two_arms.corpus)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.json").write_text("{}")
-    with pytest.raises(ConfigError, match=r"^study .*: .* holds a run; give it a folder of its own$"):
+    with pytest.raises(ConfigError, match=r"^study .*: .* holds a run or a model; give it a folder of its own$"):
         two_arms.study.run(tmp_path / "run", data=two_arms.corpus)
     (folder / "study.json").write_text("{")
     two_arms.study.run(folder, data=two_arms.corpus)

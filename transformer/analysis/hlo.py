@@ -77,11 +77,11 @@ def work_of(text: str) -> Work:
     """
     computations, entry = _computations(text)
     done: dict[str, Work] = {}
-    chains: set[str] = set()
+    channels: set[str] = set()
 
     def work(name: str) -> Work:
         if name not in done:
-            lines = [line for line in computations.get(name, []) if not _goes_on(line, chains)]
+            lines = [line for line in computations.get(name, []) if not _counted_before(line, channels)]
             done[name] = _work_of_lines(lines, work, lambda *loop: _trips(computations, *loop))
         return done[name]
 
@@ -127,14 +127,14 @@ def _work_of_lines(lines: list[str], work: Callable[[str], Work], trips: Callabl
     return total
 
 
-def _goes_on(line: str, chains: set[str]) -> bool:
-    """Whether a collective operation was counted already: on TPUs one that overlaps with products is written out again
-    within each of these, under the same channel."""
+def _counted_before(line: str, channels: set[str]) -> bool:
+    """Whether a collective operation is of one of the channels that were met, to which it is added: on TPUs one that
+    overlaps with products is written out again within each of these."""
     if (found := _CHAIN.search(line)) is None or _COLLECTIVE.search(line) is None:
         return False
-    begun = found[1] in chains
-    chains.add(found[1])
-    return begun
+    before = found[1] in channels
+    channels.add(found[1])
+    return before
 
 
 def _result_bytes(collective: re.Match[str]) -> int:

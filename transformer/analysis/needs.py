@@ -48,7 +48,8 @@ class Plan(NamedTuple):
     data_bytes: float
     """What a step receives from the devices that share the batch."""
     context_bytes: float
-    """What it receives from those that share a sequence: keys and values, and their gradients."""
+    """What it receives from those that share a sequence: keys and values, and their gradients. What passes of
+    recurrences is not predicted."""
     model_bytes: float
     """What it receives from those that share a layer."""
 
@@ -87,7 +88,7 @@ def predict(config: RunConfig, program: Program, mesh: MeshConfig, platform: str
     state, sizes = program.abstract_state, program.mesh.shape
     params, _ = pure_model(config.model)
     count, of_blocks = (sum(leaf.size for leaf in jax.tree.leaves(own)) for own in (params, params["blocks"]))
-    turns = config.model.num_layers // config.model.num_distinct_layers
+    turns = config.model.num_layers / config.model.num_distinct_layers
     rows = config.batch_size // config.accumulation // sizes[DATA]
     whole, cut = _kept(config.model, config.objective, platform)
     by_scope, useful, random = _operations(config.model, config.objective, rows)
@@ -121,18 +122,19 @@ def _cache_parts(model: ModelConfig, devices: int) -> int:
 
 
 def _keys_values(model: ModelConfig, devices: int) -> int:
-    """Bytes of the keys and values of one sequence, of all tokens: what a window does not show is passed on too."""
-    sizes = [kind.attention.shape(kind) for kind in model.kinds if kind.attention is not None]
-    features = sum(size.num_kv_heads * (size.key_size + size.value_size) for size in sizes)
-    tokens = model.num_layers // model.period * model.max_length
-    return tokens * features * jnp.dtype(model.dtype).itemsize // _cache_parts(model, devices)
+    """Bytes of the keys and values of one sequence on one of the devices that share a layer, of all tokens: what a
+    window does not show is passed on too."""
+    shapes = [kind.attention.shape(kind) for kind in model.kinds if kind.attention is not None]
+    heads = (one.num_kv_heads // (1 if one.num_kv_heads % devices else devices) for one in shapes)
+    features = sum(n * (one.key_size + one.value_size) for n, one in zip(heads, shapes, strict=True))
+    return model.num_layers // model.period * model.max_length * features * jnp.dtype(model.dtype).itemsize
 
 
 def _is_divided(scope: str, model: ModelConfig, devices: int) -> bool:
-    """Whether those that share a layer divide its products; those of recurrences, convolutions and of a vocabulary that
-    they do not divide are made by each."""
-    if "blocks" in scope:
-        return not {"attention", "feed_forward"}.isdisjoint(scope.split("/"))
+    """Whether those that share a layer divide its products, if their heads can be divided; those of recurrences,
+    convolutions and of a vocabulary that they do not divide are made by each."""
+    if "blocks" in scope or "future." in scope:
+        return not {"attention", "feed_forward", "feed_forward_before"}.isdisjoint(scope.split("/"))
     return model.vocab_size is not None and model.vocab_size % devices == 0
 
 

@@ -177,7 +177,7 @@ def is_count(value: Any) -> bool:
 
 
 def check_seed(seed: Any) -> None:
-    """Raise `ConfigError` where a seed is none; of a longer one JAX would read the last 32 bits alone."""
+    """Raise `ConfigError` where a seed is no whole number in [0, 2³¹); JAX would read its last 32 bits alone."""
     if not is_count(seed) or not 0 <= seed < 2**31:
         raise ConfigError(f"seed: {seed!r} is not in [0, 2³¹)")
 

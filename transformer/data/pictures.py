@@ -11,7 +11,6 @@ from transformer.core.errors import ConfigError
 from transformer.core.json import fingerprint
 from transformer.data.dataset import Batch, Batches, Examples, described, load_data, weighted
 from transformer.data.images import DIGITS, load_image_pairs, load_images, sha256_of
-from transformer.models.config import ModelConfig
 from transformer.models.images import PatchConfig, VisionConfig
 from transformer.objectives.classes import Classification
 from transformer.objectives.objective import Objective
@@ -122,13 +121,12 @@ class PicturePairs(Examples):
 
 
 def _sized(config: RunConfig, data: Examples) -> RunConfig:
-    """The config with the size of the images, which its patches have to fill; nothing is said of tokens."""
+    """The config with the size of the images, which its patches have to fill."""
     model, size = config.model, data.train["inputs"].shape[1:]
     check_kind(model, PatchConfig, "model of images")
     assert isinstance(model, PatchConfig)
-    for name in ("max_length", "vocab_size"):
-        if (value := getattr(model, name)) != getattr(ModelConfig, name):
-            raise ConfigError(f"model.{name}: {value} would change nothing, as this model reads patches")
+    if model.vocab_size is not None:
+        raise ConfigError(f"model.vocab_size: {model.vocab_size} would change nothing, as this model reads patches")
     if model.image_size is None:
         config = config.replace({"model.image_size": size})
     elif model.image_size != size:

@@ -249,8 +249,9 @@ def _matched(
     """The stored tensor of every entry that has one, by the entry's name."""
     found: dict[str, Stored] = {}
     for name, tensor in tensors.items():
-        if (canonical := _canonical(architecture, name)) in found:
-            raise ConfigError(f"{folder}: {name} is one of two tensors that are {canonical}")
+        canonical = _canonical(architecture, name)
+        if canonical in found and not re.fullmatch(architecture.ignored, canonical):
+            raise ConfigError(f"{folder}: two tensors are {canonical}, one of them {name}")
         found[canonical] = tensor
     own = {entry.name for entry in wanted}
     again = {name: entry.name for entry in wanted for name in entry.row.also if name in found and name not in own}

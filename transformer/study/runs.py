@@ -58,7 +58,7 @@ class Run:
         NaN where the run was not finite, or where a probe is not defined.
 
         Raises:
-          ConfigError: it was not measured.
+          ConfigError: it was not measured of a run that was finite.
         """
         if self.diverged_at is not None:
             return np.nan

@@ -292,9 +292,9 @@ class Study(StudyOptions):
             return running.run(looks)
 
     def _check_folder(self, workdir: Path) -> None:
-        """Raise `ConfigError` where a folder holds another study, or a run."""
+        """Raise `ConfigError` where a folder holds another study, a run or a model."""
         if (workdir / CONFIG).exists():
-            raise ConfigError(f"study {self.name}: {workdir} holds a run; give it a folder of its own")
+            raise ConfigError(f"study {self.name}: {workdir} holds a run or a model; give it a folder of its own")
         try:
             other = read_record(workdir).name
         except ConfigError:  # there is none, or it is damaged, and is written again

@@ -52,8 +52,8 @@ def make_optimizer(config: OptimizerConfig, total_steps: int, specs: Params) -> 
       specs: `transformer.core.modules.specs` of the model.
 
     Raises:
-      ConfigError: a group matches no parameter that an earlier one does not match, all parameters are frozen, or
-        something else is given in place of one of these.
+      ConfigError: a group matches no parameter that an earlier one does not match, groups of all layers freeze all
+        parameters, or something else is given in place of one of these.
     """
     check_kind(config, OptimizerConfig, "make_optimizer")
     check_kind(specs, Mapping, "make_optimizer: specs")
