@@ -131,8 +131,9 @@ def _keys_values(model: ModelConfig, devices: int) -> int:
 
 
 def _is_divided(scope: str, model: ModelConfig, devices: int) -> bool:
-    """Whether those that share a layer divide its products, if their heads can be divided; those of recurrences,
-    convolutions and of a vocabulary that they do not divide are made by each."""
+    """Whether those that share a layer divide its products, if their heads can be divided: those of the kernels that
+    `training.sharding.ROLES` names. Each makes those of recurrences, convolutions and of a vocabulary that they do not
+    divide."""
     if "blocks" in scope or "future." in scope:
         return not {"attention", "feed_forward", "feed_forward_before"}.isdisjoint(scope.split("/"))
     return model.vocab_size is not None and model.vocab_size % devices == 0
