@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from experiments.info import lines
 from transformer.analysis.counts import parameter_count, step_flops
-from transformer.analysis.needs import plan
+from transformer.analysis.plan import plan
 from transformer.core.changes import changed, settings
 from transformer.data.dataset import Dataset
 from transformer.objectives.objective import NextToken

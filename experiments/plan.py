@@ -33,8 +33,10 @@ from experiments import cli
 from experiments.finetune import FROM, HOW, asked, of_text
 from experiments.sections import MODEL, Sections
 from transformer import pretrained
+from transformer.analysis.compiled import Compiled, TooLarge, compile_step
 from transformer.analysis.hardware import HARDWARE, Hardware, Topology
-from transformer.analysis.needs import Compiled, Found, Plan, TooLarge, compile_step, fits, plan, remat_of, search
+from transformer.analysis.plan import Plan, plan, remat_of
+from transformer.analysis.search import Found, fits, search
 from transformer.core.changes import settings
 from transformer.core.errors import ConfigError, nearest
 from transformer.core.files import write_durably

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 from jax import lax
 
+from transformer.analysis.compiled import Compiled, compile_step
 from transformer.analysis.counts import train_flops
 from transformer.analysis.hardware import GPUS, HARDWARE, Topology
 from transformer.analysis.hlo import Collective, Work, work_of
-from transformer.analysis.needs import Compiled, compile_step, fits, meshes, plan, search
+from transformer.analysis.plan import plan
+from transformer.analysis.search import fits, meshes, search
 from transformer.core import modules as pure
 from transformer.core.errors import ConfigError
 from transformer.core.weights import LowRank

@@ -15,7 +15,8 @@ from experiments.plan import COMMANDS, _show_search, main, presets, training
 from experiments.plan import Command as PlanCommand
 from transformer import pretrained
 from transformer.analysis.hardware import HARDWARE
-from transformer.analysis.needs import Found, plan
+from transformer.analysis.plan import plan
+from transformer.analysis.search import Found
 from transformer.core.errors import ConfigError
 from transformer.mixers.attention.backends import Fused
 from transformer.models.stack import Scanned

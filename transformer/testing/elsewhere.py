@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import SingleDeviceSharding
 
+from transformer.analysis.compiled import compile_lowered, compile_step
 from transformer.analysis.hardware import Topology
-from transformer.analysis.needs import compile_lowered, compile_step
 from transformer.core.arrays import compiled_for
 from transformer.core.errors import ConfigError
 from transformer.models.build import pure_model

@@ -1,10 +1,9 @@
-"""What a run needs of one device: predicted from shapes and the traced step, and read from the compiled one."""
+"""What a run needs of one device, as predicted from shapes and the traced step."""
 
 import dataclasses
 import functools
-import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -12,16 +11,14 @@ import jax.numpy as jnp
 
 from transformer.analysis.counts import cache_bytes, scoped_flops, train_flops
 from transformer.analysis.hardware import Hardware
-from transformer.analysis.hlo import Collective, Work, work_of
 from transformer.core import modules as pure
 from transformer.core.arrays import CONTEXT, DATA, MODEL, REPLICA, compiled_for
-from transformer.core.errors import ConfigError
 from transformer.models.build import pure_model
 from transformer.models.config import ModelConfig
-from transformer.models.stack import Remat, Scanned
+from transformer.models.stack import Remat
 from transformer.objectives.objective import Objective
 from transformer.runs.config import Replica, RunConfig
-from transformer.runs.mesh import ONE_DEVICE, MeshConfig
+from transformer.runs.mesh import MeshConfig
 from transformer.training.program import Program, make_program, rows_are_alone
 from transformer.training.step import draws
 
@@ -81,6 +78,18 @@ class Plan(NamedTuple):
     def utilization(self, hardware: Hardware, seconds: float) -> float:
         """Model FLOP utilization: the share of the device's rate that useful operations have."""
         return self.useful_flops / (hardware.flops * seconds)
+
+
+def plan(
+    config: RunConfig, mesh: MeshConfig, devices: list[Any] | None = None, platform: str | None = None
+) -> tuple[Plan, Program]:
+    """(prediction for one replica on a mesh of devices, by default those there are; program to compile).
+
+    `platform` is what the devices stand for, where they only simulate others: its kernels keep other activations.
+    """
+    one_step = dataclasses.replace(config, steps_per_dispatch=1)
+    program = make_program(one_step, [Replica()], mesh, devices=devices)
+    return predict(one_step, program, mesh, platform or program.mesh.devices.flat[0].platform), program
 
 
 def predict(config: RunConfig, program: Program, mesh: MeshConfig, platform: str) -> Plan:
@@ -221,149 +230,3 @@ def _total(model: ModelConfig, objective: Objective, params: pure.Params, tokens
     earlier = None if model.memory_length is None else apply(params, len(tokens), method="empty_memory")
     sums, _ = objective.segment_sums(apply, params, {"tokens": tokens}, jax.random.key(0), earlier)
     return sums.loss.sum()
-
-
-class Compiled(NamedTuple):
-    """XLA's figures of the compiled step for one device."""
-
-    argument_bytes: int
-    """State and batch."""
-    temporary_bytes: int
-    """Gradients, activations and all intermediates."""
-    work: Work
-    devices: int
-    """Number of devices of the program."""
-
-    @property
-    def received(self) -> float:
-        """Bytes from other devices in rings."""
-        return sum(_share_received(how, self.devices) * size for how, size in self.work.collective_bytes.items())
-
-    def seconds(self, hardware: Hardware, flops: float) -> float | None:
-        """The cycles that the compiler expects, then the transfers; None where it counts none.
-
-        What it does not see of the operations, those within kernels, is counted at the device's full rate.
-        """
-        if hardware.clock is None or not self.work.cycles:
-            return None
-        unseen = max(flops - self.work.flops, 0.0)
-        return self.work.cycles / hardware.clock + unseen / hardware.flops + self.received / hardware.link
-
-
-def _share_received(how: Collective, everyone: int) -> float:
-    """What a device receives of the others in a ring, as a share of its result; `everyone` is all devices."""
-    n = how.devices or everyone
-    shares = {"all-reduce": 2 * (n - 1) / n, "reduce-scatter": n - 1, "collective-permute": 1}
-    return shares.get(how.kind, (n - 1) / n)
-
-
-def compile_step(config: RunConfig, program: Program) -> Compiled:
-    """Compile one step for the devices of the program, which may be simulated or elsewhere; nothing is run."""
-    shape = (program.abstract_state.step.shape[0], 1, config.batch_size, config.model.max_length + 1)
-    batch = {"tokens": jax.ShapeDtypeStruct(shape, jnp.int32)}
-    compiled = compile_lowered(program.train.lower(program.abstract_state, batch), program.mesh.devices.flat[0])
-    memory, text = compiled.memory_analysis(), compiled.as_text()
-    assert memory is not None
-    assert text is not None
-    return Compiled(memory.argument_size_in_bytes, memory.temp_size_in_bytes, work_of(text), program.mesh.size)
-
-
-class TooLarge(ConfigError):
-    """A program needs more memory than a device has, as its compiler says."""
-
-
-def compile_lowered(lowered: jax.stages.Lowered, device: Any) -> jax.stages.Compiled:
-    """The program for devices of that kind, which may be elsewhere.
-
-    Products on GPUs are all cuBLAS's: XLA tries its own on a device, and stops where there is none to say which work.
-
-    Raises:
-      TooLarge: it does not fit.
-    """
-    try:
-        return lowered.compile({"xla_gpu_enable_triton_gemm": False} if device.platform == "gpu" else None)
-    except jax.errors.JaxRuntimeError as error:
-        if "RESOURCE_EXHAUSTED" not in str(error):
-            raise
-        said = str(error).partition("RESOURCE_EXHAUSTED:")[2].strip().splitlines()[0].rstrip(".")
-        raise TooLarge(f"plan: it does not fit, says the compiler: {said}") from None
-
-
-def meshes(devices: int, like: MeshConfig = ONE_DEVICE) -> list[MeshConfig]:
-    """Every division of the devices into data and model, with parameters cut over data or not; the rest is as given.
-
-    Raises:
-      ConfigError: the devices of a sequence do not divide them.
-    """
-    if devices % like.context:
-        raise ConfigError(f"mesh.context: {devices} devices cannot be divided by {like.context}")
-    shared = devices // like.context
-    sizes = [n for n in range(1, shared + 1) if shared % n == 0]
-    return [
-        dataclasses.replace(
-            like, replica=1, data=shared // model, model=model, fully_sharded=sharded, rounded=like.rounded and sharded
-        )
-        for model, sharded in itertools.product(sizes, (False, True))
-        if not sharded or shared > model
-    ]
-
-
-def plan(
-    config: RunConfig, mesh: MeshConfig, devices: list[Any] | None = None, platform: str | None = None
-) -> tuple[Plan, Program]:
-    """(prediction for one replica on a mesh of devices, by default those there are; program to compile).
-
-    `platform` is what the devices stand for, where they only simulate others: its kernels keep other activations.
-    """
-    one_step = dataclasses.replace(config, steps_per_dispatch=1)
-    program = make_program(one_step, [Replica()], mesh, devices=devices)
-    return predict(one_step, program, mesh, platform or program.mesh.devices.flat[0].platform), program
-
-
-class Found(NamedTuple):
-    """A way to train that was planned."""
-
-    mesh: MeshConfig
-    remat: Remat
-    accumulation: int
-    plan: Plan
-
-
-def search(
-    config: RunConfig,
-    hardware: Hardware,
-    devices: list[Any],
-    platform: str | None = None,
-    watch: Callable[[list[Any]], Iterable[Any]] = iter,
-    like: MeshConfig = ONE_DEVICE,
-) -> list[Found]:
-    """Every mesh, rematerialization and number of pieces: those that fit first, the fastest of them first.
-
-    `watch` goes through what is tried, and may show how far that is; `like` has what all meshes have.
-
-    Raises:
-      ConfigError: no mesh divides heads, batch and widths.
-    """
-    found, refused = [], None
-    for mesh, remat in watch(list(itertools.product(meshes(len(devices), like), ("none", "dots", "full")))):
-        own = config.replace({"model.layers": Scanned(remat=remat), "accumulation": 1})
-        for pieces in _halves(config.batch_size // (mesh.data or 1)):
-            try:
-                planned, _ = plan(own.replace(accumulation=pieces), mesh, devices, platform)
-            except ConfigError as error:
-                refused = error
-                break
-            found.append(Found(mesh, remat, pieces, planned))
-    if not found and refused is not None:
-        raise refused
-    return sorted(found, key=lambda one: (not fits(one.plan, hardware), one.plan.seconds(hardware)))
-
-
-def fits(needs: Plan, hardware: Hardware) -> bool:
-    """Whether a fifth of the memory is left for what is not predicted."""
-    return needs.training_bytes < 0.8 * hardware.memory
-
-
-def _halves(number: int) -> list[int]:
-    """1, 2, 4, … as far as they divide it."""
-    return [2**i for i in range(number.bit_length()) if number % 2**i == 0]
