@@ -92,6 +92,12 @@ def test_streams_mixed_by_trained_matrices(dynamic):
     chex.assert_trees_all_close(found[0], np.stack(expected, 1), atol=1e-3)
 
 
+def test_of_trained_connections_those_that_depend_on_tokens_decay():
+    """Zhu D. et al. 2024, section 4: the static ones do not, the dynamic ones do; factors are numbers."""
+    decayed = {name for name, spec in HyperConnections(streams=3).parameters(16).items() if spec.decayed}
+    assert decayed == {"dynamic_mix", "dynamic_write"}
+
+
 def test_streams_mixed_by_doubly_stochastic_matrices():
     """One step by the formulas of Xie Z. et al. 2025: rows and columns sum to one, gates are σ and 2σ."""
     residual, depth, rng = ManifoldHyperConnections(streams=3), Depth(1, 2, 0, 2, 4), np.random.default_rng(0)

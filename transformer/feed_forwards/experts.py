@@ -57,7 +57,7 @@ class Experts(FeedForward):
 
 @dataclass(frozen=True)
 class TopKExperts(Experts):
-    """Each token takes its `top` likeliest experts, and no token is dropped (Shazeer et al. 2017).
+    """Each token takes its `top` likeliest experts, and no token is dropped (Shazeer et al. 2017, without noise).
 
     With `top` 1 it is the Switch transformer (Fedus et al. 2021), whose weight is the probability itself, without the
     noise that it multiplies the router's input with in training; otherwise the weights are the softmax over the chosen

@@ -17,7 +17,8 @@ class Sinusoidal(Position):
     base: float = 10_000.0
     """Base of the frequencies base^(-2i/D)."""
     interleaved: bool = True
-    """Whether sines and cosines alternate, as in the paper; otherwise sines come first (its authors' code; Marian)."""
+    """Whether sines and cosines alternate, as in the paper; otherwise sines come first, as in its authors' code and
+    in Marian, whose frequencies are base^(-i/(D/2 - 1)), however."""
 
     def __post_init__(self):
         check_positive(self, "base")

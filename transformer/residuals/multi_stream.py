@@ -127,7 +127,7 @@ class HyperConnections(Residual):
     The sublayer reads Σ αᵢ xᵢ, stream i becomes Σⱼ Aⱼᵢ xⱼ + βᵢ f(norm(·)), and the result is the sum of
     all (equations 2 to 5). Initially connection k reads only stream k modulo n and writes to all, which
     is `pre`. `dynamic` adds to each matrix a tanh of a linear map of the normalized streams, times a
-    trained factor (equations 10 to 13).
+    trained factor (equations 10 to 13). The paper also scales initial output matrices by √n, without saying which way.
     """
 
     name = "hyper"
@@ -153,7 +153,7 @@ class HyperConnections(Residual):
             return static
         return static | {
             "dynamic_mix": Parameter((d_model, n + 1), ZEROS),
-            "dynamic_write": Parameter((d_model,), ZEROS),
+            "dynamic_write": Parameter((d_model,), ZEROS, decay=True),
             "dynamic_mix_factor": Parameter((), Constant(0.01)),
             "dynamic_write_factor": Parameter((), Constant(0.01)),
         }

@@ -40,9 +40,11 @@ def test_lightning_attention_and_retention(follows, plain, decays):
 
 
 def test_published_decays():
-    """ALiBi's slopes of 8 heads are 1/2 … 1/256; RetNet's heads keep 31/32, 63/64, …"""
+    """ALiBi's slopes of 8 heads are 1/2 … 1/256, and of 6 those of 4 and two between; RetNet keeps 31/32, 63/64, …"""
     slopes = T.LightningAttention(num_heads=8).log_decays()
     np.testing.assert_allclose(slopes, [-(0.5**h) for h in range(1, 9)], rtol=1e-6)
+    slopes = T.LightningAttention(num_heads=6).log_decays()
+    np.testing.assert_allclose(slopes, -np.array([1 / 4, 1 / 16, 1 / 64, 1 / 256, 1 / 2, 1 / 8]), rtol=1e-6)
     kept = np.exp(T.LightningAttention(num_heads=3, decays="retnet").log_decays())
     np.testing.assert_allclose(kept, [31 / 32, 63 / 64, 127 / 128], rtol=1e-6)
 

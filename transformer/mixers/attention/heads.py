@@ -19,7 +19,8 @@ class DifferentialHeads(Heads):
     """The difference of two maps: (A₁ - λA₂)V, normalized in each head (Ye et al. 2024, equations 1 to 3).
 
     Queries and keys are halved. λ = exp(λq₁·λk₁) - exp(λq₂·λk₂) + `initial`, where `initial` is the same for
-    all layers; the paper finds no difference to one that grows with depth (table 6).
+    all layers; the paper finds no difference to one that grows with depth (table 6). The norm adds 1e-6
+    to the mean square, in the authors' code 1e-5.
     """
 
     name = "differential"

@@ -47,7 +47,8 @@ class ElementwiseRecurrence(Recurrence):
 class HGRN(ElementwiseRecurrence):
     """h ← f ⊙ h + (1 - f) ⊙ c, and the output is (σ(xW_g) ⊙ h) W_o (Qin et al. 2023, equations 1 to 5, real values).
 
-    f = γ + (1 - γ) σ(xW_f) and c = silu(xW_c). In the paper γ grows with depth and is trained.
+    f = γ + (1 - γ) σ(xW_f) and c = silu(xW_c). In the paper γ grows with depth and is trained. The authors' code
+    normalizes h before it is gated, and gates it by SiLU.
     """
 
     lower_bound: float = 0.0

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from transformer.core.errors import ConfigError
+from transformer.functional.biases import alibi_slopes
 from transformer.functional.linear_recurrences import Update
 from transformer.mixers.recurrent.linear import STATE, ProjectedRecurrence
 
@@ -45,6 +46,7 @@ class LinearAttention(ProjectedRecurrence):
 class LightningAttention(ProjectedRecurrence):
     """S ← λ_h S + k vᵀ with SiLU on q, k and v and a fixed decay for each head (Qin et al. 2024; MiniMax-01, 2025).
 
+    In MiniMax-01 the slopes also shrink with depth, to nearly 0 in the last layer, and heads are normalized together.
     With decays='retnet' it has those of RetNet (Sun Y. et al. 2023, equation 8), whose retention has rotations, no SiLU
     on q, k and v, and a gate of SiLU; here it is a sigmoid.
     """
@@ -52,14 +54,14 @@ class LightningAttention(ProjectedRecurrence):
     name = "lightning_attention"
     convolution: int | None = None
     decays: Literal["slopes", "retnet"] = "slopes"
-    """λ of head h of H, from 1: exp(-2^(-8h/H)), the slopes of ALiBi; or 1 - 2^(-4-h)."""
+    """λ of head h, from 1: exp of minus its slope in ALiBi, 2^(-8h/H) for H a power of two; or 1 - 2^(-4-h)."""
     output_gate = jax.nn.sigmoid
 
     def log_decays(self) -> np.ndarray:
         """log λ (H,)."""
-        h = np.arange(1, self.num_heads + 1)
-        logs = -(2.0 ** (-8 * h / self.num_heads)) if self.decays == "slopes" else np.log1p(-(2.0 ** (-4 - h)))
-        return logs.astype(np.float32)
+        if self.decays == "slopes":
+            return -np.array(alibi_slopes(self.num_heads), np.float32)
+        return np.log1p(-(2.0 ** (-4.0 - np.arange(1, self.num_heads + 1)))).astype(np.float32)
 
     def update(self, q_BLHK, k_BLHK, v_BLHV, x_BLD, params):
         q, k, v = (jax.nn.silu(x) for x in (q_BLHK, k_BLHK, v_BLHV))

@@ -20,7 +20,8 @@ class MLSTM(ProjectedRecurrence):
 
     As in xLSTM-7B (2025), gates are capped at `cap` · tanh(· / cap), so that the sums stay in the range of floats and
     need no running maximum, outputs are normalized in each head and gated by a sigmoid, and there is no convolution;
-    K = V / 2 there. Biases of f are initially 3 to 6, those of i -10.
+    K = V / 2 there, and `eps` 1e-6, which matters at first, as outputs begin about as small as its root. Biases of f
+    are initially 3 to 6, those of i -10.
     """
 
     convolution: int | None = None

@@ -20,7 +20,7 @@ class RGLRU(ElementwiseRecurrence):
     """h ← a ⊙ h + √(1 - a²) ⊙ i ⊙ x', and the output is (gelu(xW_y) ⊙ h) W_o (Griffin, De et al. 2024, equations 1-4).
 
     x' is xW_x after a short convolution, log a = c r log σ(Λ), and r and i are sigmoids of projections of x' within
-    `blocks` of its features.
+    `blocks` of its features. The authors' code has the first token of a text enter whole, without √(1 - a²).
     """
 
     name = "rg_lru"
