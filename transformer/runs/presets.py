@@ -23,8 +23,7 @@ _TINY = ModelConfig(norm=_SCALE_FREE, num_layers=2, d_model=64, max_length=32)
 
 PRESETS: dict[str, RunConfig] = {
     # nanoGPT's character model for a CPU (github.com/karpathy/nanoGPT, README): 4 layers, 0.80M parameters.
-    # Products of bfloat16, in two thirds of the time, give the same loss (`experiments.precision`).
-    "nanogpt-cpu": RunConfig(model=ModelConfig(norm=_SCALE_FREE), matmul_precision="bfloat16"),
+    "nanogpt-cpu": RunConfig(model=ModelConfig(norm=_SCALE_FREE)),
     # The same for a GPU (its train_shakespeare_char.py): 6 layers, 10.7M parameters, which learn the text by heart.
     "nanogpt-gpu": RunConfig(
         model=ModelConfig(
