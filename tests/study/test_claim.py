@@ -64,6 +64,20 @@ def test_findings(tmp_path, expected, answer, finding):
     assert claim(tmp_path, expected).finding("arm", answer, higher_is_better=False) == finding
 
 
+@pytest.mark.parametrize(
+    ("failures", "low", "finding"),
+    [
+        ((3, 0), -0.3, "unresolved"),
+        ((3, 0), 0.03, "opposite"),
+        ((2, 2), -0.3, "reproduced"),
+        ((0, 3), -0.3, "reproduced"),
+    ],
+)
+def test_an_arm_that_fails_in_more_runs_is_not_said_to_be_not_worse(tmp_path, failures, low, finding):
+    answer = dataclasses.replace(found(low, max(low, 0.01), "unresolved"), failures=failures)
+    assert claim(tmp_path, "not worse").finding("arm", answer, higher_is_better=False) == finding
+
+
 @pytest.mark.parametrize("expected", ["better", "worse", "equal", "not worse"])
 def test_arms_that_are_the_same_in_every_run_tell_nothing(tmp_path, expected):
     same = dataclasses.replace(found(0.0, 0.0, "equivalent"), deviation=0.0)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from tests.study import made
 from transformer.core.errors import ConfigError
@@ -31,6 +32,19 @@ def test_seeds_of_two_days_are_pooled(tmp_path):
     assert "The seeds of 2 studies are pooled." in read_study(tmp_path / "monday", tmp_path / "tuesday").summary()
     same = read_study(tmp_path / "monday", tmp_path / "monday")
     assert named(same)["arm"].seeds == 6  # the same seeds count once
+
+
+def test_every_pooled_study_is_a_look(tmp_path):
+    """The first may have been read before there was a second, so that α is shared among them."""
+    spread = 0.01 * np.random.default_rng(1).normal(size=18)
+    for i, name in enumerate("abc"):
+        own = slice(6 * i, 6 * i + 6)
+        arms = {"base": BASE, "arm": BASE + 0.006 + spread[own]}
+        made.record(tmp_path / name, arms, first_seed=6 * i).write(tmp_path / name)
+    report = read_study(*(tmp_path / name for name in "abc"))
+    assert report.record.looks == [6, 12, 18]
+    assert named(report)["arm"].compared.p == pytest.approx(3 * stats.ttest_1samp(0.006 + spread, 0).pvalue)
+    assert any("error 0.05 over 3 looks at the results" in line for line in report.summary())
 
 
 def test_the_plans_of_all_pooled_studies_are_said(tmp_path):

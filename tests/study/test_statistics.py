@@ -250,6 +250,34 @@ def test_an_arm_that_always_fails_says_so():
     assert other.verdict == "fails less often"
 
 
+def test_failures_say_nothing_against_the_interval():
+    """Seven runs fail of one arm only; where neither fails that one is better, or the other."""
+    worse = compare(pair(np.r_[0.1 + 0.01 * np.arange(41) / 41, [0.0] * 7], np.r_[[0.0] * 41, [INF] * 7]), 0.01)
+    assert (worse.failures, worse.p_failures < ALPHA / 2, worse.interval.low > 0) == ((0, 7), True, True)
+    assert worse.verdict == "unresolved"
+    better = compare(pair(np.r_[[0.0] * 41, [INF] * 7], np.r_[0.1 + 0.01 * np.arange(41) / 41, [0.0] * 7]), 0.01)
+    assert (better.interval.high < 0, better.verdict) == (True, "unresolved")
+
+
+def test_shares_of_failures_are_read_twice():
+    """At the rate that all seeds choose half of the runs fail, at those that others choose one does, or the reverse."""
+    many, few, none = np.array([INF] * 8 + [3.0] * 8), np.array([INF] + [3.0] * 15), np.full(16, 3.0)
+    baseline = (-1.0, Scores(none, none))
+    assert compare([(1.0, Scores(many, many)), baseline], 0.01).verdict == "fails more often"
+    for scores in (Scores(many, few), Scores(few, many)):
+        found = compare([(1.0, scores), baseline], 0.01)
+        assert (found.verdict, found.p_failures) == ("unresolved", 1.0)
+    turned = compare([(1.0, Scores(many, none)), (-1.0, Scores(none, many))], 0.01)
+    assert (turned.failures, turned.p_failures) == ((8, 0), 1.0)
+
+
+@pytest.mark.parametrize("weights", [[1.0, *[-1 / 3] * 3], [0.7, 0.3, -1.0], [*[0.1] * 10, -1.0]], ids=len)
+def test_weighted_arms_that_are_the_same_have_no_difference(weights):
+    for costs in (np.full(8, -1.0), 2 + 0.1 * np.random.default_rng(0).normal(size=8)):
+        found = compare([(weight, Scores(costs, costs)) for weight in weights], 0.01)
+        assert (found.same, found.verdict, found.p, found.interval) == (True, "equivalent", 1.0, Interval(0.0, 0.0))
+
+
 @pytest.mark.parametrize("arm", [[INF] * 6, [3.0, INF, 3.1, 2.9, 3.3, 3.0], [3.0, 3.2, 3.1, 2.9, 3.3, 3.0]])
 def test_weights_may_come_in_any_order(arm):
     parts = pair(arm, [3.0, 3.1, 2.9, 3.0, 3.2, 3.1])

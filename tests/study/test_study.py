@@ -468,6 +468,13 @@ def test_a_confirmation_of_many_seeds_has_others(tuned):
     assert many.confirmation(dataclasses.replace(tuned.report, record=record)).first_seed == 1207
 
 
+def test_a_confirmation_of_pooled_studies_has_others(tuned):
+    """Of a study that has the seeds of its confirmation too."""
+    arms = {n: dataclasses.replace(arm, seeds=[0, 1, 1000, 1001]) for n, arm in tuned.report.record.arms.items()}
+    report = dataclasses.replace(tuned.report, record=dataclasses.replace(tuned.report.record, arms=arms))
+    assert tuned.study.confirmation(report).first_seed == 1002
+
+
 def test_a_confirmation_has_no_seeds_to_add(tuned):
     """A record of before it said so answers it."""
     timed = dataclasses.replace(tuned.study, max_seeds=8, minutes=5.0)

@@ -65,7 +65,7 @@ class Claim:
         """The verdict on one question.
 
         *Reproduced*: the sign of the paper, or where it found none no difference larger than the margin, or where it
-        found the arm not worse, that it is not by more than the margin. *Smaller*: its
+        found the arm not worse, that it is not by more than the margin, nor fails in more runs. *Smaller*: its
         sign, but all of the interval is within the margin. *Opposite*: the other sign. *Different*: a difference larger
         than the margin where there should be none. *Not at this scale*: none larger than the margin where there should
         be one. *Unresolved*: none of these, or the arms have the same value in every pair, as where a task is too easy.
@@ -84,7 +84,9 @@ class Claim:
             return "reproduced" if sign == expected or (sign, expected) == ("better", "not worse") else contradicted
         low, high = -found.interval if higher_is_better else found.interval
         if expected == "not worse":
-            return "reproduced" if high <= margin else contradicted if low >= margin else "unresolved"
+            fails_more = found.failures[0] > found.failures[1]
+            as_good = high <= margin and not fails_more
+            return "reproduced" if as_good else contradicted if low >= margin else "unresolved"
         if found.verdict == "unresolved":
             return "unresolved"
         within = -margin <= low and high <= margin

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -163,11 +164,16 @@ def read_runs(arm: ArmRecord, read: Callable[[str], Run]) -> list[list[Run]]:
 def pooled(workdirs: Sequence[Path]) -> Record:
     """The records of studies with the same arms as one, with the seeds of all.
 
+    Each of them counts as a look: what was read of the first may be why there is a second.
+
     Raises:
       ConfigError: a folder holds no study, they ask different questions, or an arm is another one.
     """
     first, *others = [_placed(read_record(workdir), workdir) for workdir in workdirs]
-    return functools.reduce(_pooled, others, first)
+    for other in others:
+        _check_pooled(first, other)
+    looks = list(itertools.accumulate(record.looks[-1] for record in (first, *others)))
+    return dataclasses.replace(functools.reduce(_pooled, others, first), looks=looks)
 
 
 def _placed(record: Record, workdir: Path) -> Record:
@@ -181,7 +187,8 @@ def _placed(record: Record, workdir: Path) -> Record:
     return dataclasses.replace(record, arms=arms, noise=record.noise and placed(record.noise))
 
 
-def _pooled(first: Record, second: Record) -> Record:
+def _check_pooled(first: Record, second: Record) -> None:
+    """Raise `ConfigError` where the runs of two studies do not answer one question."""
     for name in ("baseline", "metric", "tuned_by", "margin", "fails_above", "contrasts", "halves", "looks"):
         if getattr(first, name) != getattr(second, name):
             raise ConfigError(
@@ -192,6 +199,9 @@ def _pooled(first: Record, second: Record) -> Record:
         raise ConfigError(f"{first.name}: a study that added seeds by its verdicts cannot be pooled with another")
     if first.arms.keys() != second.arms.keys():
         raise ConfigError(f"{first.name}, {second.name}: arms {', '.join(first.arms)} and {', '.join(second.arms)}")
+
+
+def _pooled(first: Record, second: Record) -> Record:
     arms = {name: _pooled_arm(name, arm, second.arms[name]) for name, arm in first.arms.items()}
     noise = first.noise and second.noise and _pooled_arm("under other seeds", first.noise, second.noise)
     plans = {**first.plan, "pooled": [*first.plan.get("pooled", []), second.plan]}

@@ -25,6 +25,8 @@ ABNORMAL = 0.02
 """p of normal values below which a report warns."""
 ROUNDING = 1e-9
 """Share of differences within which they are equal."""
+CANCELLED = 2e-15
+"""Share of the sum of sizes within which a weighted sum is 0: thirds of equal costs add up to 1e-16 and not to 0."""
 
 
 class Interval(NamedTuple):
@@ -94,11 +96,11 @@ def compare(
 ) -> Comparison:
     """The comparison Σ weight · cost over arms, seed by seed.
 
-    Every end of the interval takes the reading that is unkind to the claim it limits: the upper end of an arm minus
-    the baseline has the arm at the rate that other seeds chose and the baseline at the rate that all chose, the lower
-    end the reverse. Without failures each is a paired t-interval (Student 1908) at level α over the number of
-    comparisons (Dunn 1961). With failures it is that of the signed-rank test (Wilcoxon 1945; Hodges and Lehmann 1963),
-    a failure being worse than any other run; then α is halved, and the other half tests the shares of failures
+    Every end of the interval takes the reading that is unkind to the claim it limits: the upper end of an arm minus the
+    baseline has the arm at the rate that other seeds chose and the baseline at the rate that all chose, the lower end
+    the reverse. Without failures each is a paired t-interval (Student 1908) at level α over the number of comparisons
+    (Dunn 1961). With failures it is that of the signed-rank test (Wilcoxon 1945; Hodges and Lehmann 1963), a failure
+    being worse than any other run; then α is halved, and the other half tests the shares of failures in both readings
     (Fisher's exact test, which has too large a p where failures of a pair go together). A seed under which arms of both
     signs failed says nothing about their difference and has none, as one under which a cost is not defined. Where all
     differences are equal and not 0 they show no spread to judge them by, and ranks decide, too.
@@ -119,7 +121,7 @@ def compare(
     if not margin > 0:
         raise ValueError(f"compare: margin {margin} is not positive")
     kind, unkind = readings(parts)
-    n, seeds = kind.size, len(parts[0][1].best)
+    n = kind.size
     failed = any(np.isinf(array).any() for _, scores in parts for array in scores)
     level, corrections = (alpha / 2 if failed else alpha) / comparisons, comparisons * (ALPHA / alpha)
     by_ranks = failed or _equal(kind) or _equal(unkind)
@@ -129,9 +131,8 @@ def compare(
     p = max(low.p, high.p) if low.estimate * high.estimate > 0 else 1.0
     failures, p_failures = (0, 0), 1.0
     if failed and [weight for weight, _ in parts] == [1, -1]:
-        failures = tuple(int(np.isinf(scores.best).sum()) for _, scores in parts)
-        _, p_equal = stats.fisher_exact([[f, seeds - f] for f in failures])
-        p_failures = min(1.0, corrections * float(np.asarray(p_equal)))
+        failures, p_equal = _shares_of_failures(parts[0][1], parts[1][1])
+        p_failures = min(1.0, corrections * p_equal)
     pair = [scores.best for _, scores in parts] if len(parts) == 2 else None
     deviation = None if by_ranks or n < 2 else max(float(x.std(ddof=1)) for x in (kind, unkind))
     return Comparison(
@@ -143,7 +144,7 @@ def compare(
         deviation=deviation,
         correlation=None if pair is None else correlation(*pair),
         detectable=math.inf if deviation is None else detectable_difference(deviation, n, comparisons, alpha=alpha),
-        failures=(failures[0], failures[1]),
+        failures=failures,
         p_failures=p_failures,
         by_ranks=_hull(*ranked),
     )
@@ -161,9 +162,26 @@ def _equal(differences: np.ndarray) -> bool:
     return 0 < largest < math.inf and bool(np.ptp(differences) <= ROUNDING * largest)
 
 
-def _verdict(interval: Interval, margin: float, failed: bool, failures: Sequence[int], differ: bool) -> Verdict:
+def _shares_of_failures(arm: Scores, other: Scores) -> tuple[tuple[int, int], float]:
+    """(Failed runs of both at their rates, p of equal shares): the larger p of both readings, as with intervals."""
+
+    def count(costs: np.ndarray) -> int:
+        return int(np.isinf(costs).sum())
+
+    seeds = len(arm.best)
+    both = [(count(arm.best), count(other.held)), (count(arm.held), count(other.best))]
+    p = [float(np.asarray(stats.fisher_exact([[f, seeds - f] for f in counts])[1])) for counts in both]
+    failures = count(arm.best), count(other.best)
+    agree = len({np.sign(one - two) for one, two in [*both, failures]}) == 1
+    return failures, max(p) if agree else 1.0
+
+
+def _verdict(interval: Interval, margin: float, failed: bool, failures: tuple[int, int], differ: bool) -> Verdict:
     if differ:
-        return "fails more often" if failures[0] > failures[1] else "fails less often"
+        more = failures[0] > failures[1]
+        if interval.high < 0 if more else interval.low > 0:
+            return "unresolved"  # it fails more often, and is better where it does not, or the reverse
+        return "fails more often" if more else "fails less often"
     if interval.high < 0:
         return "better"
     if interval.low > 0:
@@ -175,7 +193,8 @@ def _verdict(interval: Interval, margin: float, failed: bool, failures: Sequence
 def change(first: Comparison, second: Comparison, comparisons: int = 1) -> tuple[float, Interval]:
     """A difference minus the same difference in another study, of other runs, with its interval (Welch 1947).
 
-    The whole line where ranks decided, or a study has fewer than two seeds.
+    The whole line where ranks decided, or a study has fewer than two seeds. It is corrected for the questions, and not
+    for looks: a study that stopped by its verdicts shows its difference a little too large.
     """
     gap = first.difference - second.difference
     parts = [one.deviation**2 / one.n for one in (first, second) if one.deviation is not None]
@@ -197,8 +216,10 @@ def readings(parts: Sequence[tuple[float, Scores]]) -> tuple[np.ndarray, np.ndar
 
     def added(kind: bool) -> np.ndarray:
         with np.errstate(invalid="ignore"):
-            total = sum(w * (scores.best if (w > 0) == kind else scores.held) for w, scores in parts)
-        return np.asarray(total, np.float64)
+            terms = np.array([w * (scores.best if (w > 0) == kind else scores.held) for w, scores in parts])
+            total = terms.sum(0)
+        rounded = np.isfinite(total) & (np.abs(total) <= CANCELLED * np.abs(terms).sum(0))
+        return np.where(rounded, 0.0, total)
 
     kind, unkind = added(True), added(False)
     there = ~(np.isnan(kind) | np.isnan(unkind))

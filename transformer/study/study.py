@@ -218,6 +218,7 @@ class Study(StudyOptions):
             raise ConfigError(f"study {self.name}: the report is on {report.name}, or not on the study as it is")
         if report.failed:
             raise ConfigError(f"study {self.name}: arm {next(iter(report.failed))} could not be computed")
+        used = [seed for arm in report.record.arms.values() for seed in arm.seeds]
         return dataclasses.replace(
             self,
             name=f"{self.name}{CONFIRMATION}",
@@ -225,7 +226,7 @@ class Study(StudyOptions):
             seeds=max(arm.seeds for arm in report.arms),
             max_seeds=None,
             minutes=None,
-            first_seed=self.first_seed + max(FRESH, self.looks[-1]),
+            first_seed=max(self.first_seed + max(FRESH, self.looks[-1]), 1 + max(used)),
         )
 
     def run(

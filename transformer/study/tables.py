@@ -15,7 +15,7 @@ COLUMNS = {
     "p": "two-sided, corrected for all comparisons of the table; of equal shares of failures where these decide",
     "n": "seeds, or pairs of them",
     "failed": "runs at the chosen learning rate that were not finite or ended above the bound",
-    "detectable": "the difference that so many pairs detect with a probability of 80 %",
+    "detectable": "the difference that so many pairs detect with a probability of 80 % where each arm has one rate",
     "fails [95 %]": "failed runs with the exact interval of their share",
     "deviation": "of the runs over seeds",
     "split error": "standard error of the difference of losses over batches of the held-out part, seeds averaged",
