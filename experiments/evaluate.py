@@ -88,8 +88,8 @@ def asked(folder: Path, command: Command) -> Any:
         return load_run(folder).lm_eval_model(replica=command.replica, **how)
     if command.replica is not None:
         raise ConfigError(f"replica: {folder} holds a published model, which has none")
-    config, params = pretrained.load(folder)
     tokenizer = read_tokenizer(folder / "tokenizer.json", around=True)
+    config, params = pretrained.load(folder)
     return lm_eval_model(pure_model(config)[1], params, config, tokenizer, **how)
 
 

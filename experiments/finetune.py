@@ -90,7 +90,7 @@ def main() -> None:
         arm: train_command(command.replace(workdir=command.workdir / arm), kind, data, initial=initial)
         for arm, initial in begins.items()
     }
-    conclude(arms, command.workdir)
+    conclude(arms, command.workdir, Path(folder))
 
 
 def asked(words: list[str]) -> str:
@@ -142,13 +142,13 @@ def fitting(folder: str, model: ModelConfig) -> Params:
     return pure.nest(taken)
 
 
-def conclude(arms: dict[str, Outcome], workdir: Path) -> None:
-    """Show both arms at their best learning rates, draw their curves, and write result.json and the model; exit code 1
-    where every replica diverged."""
+def conclude(arms: dict[str, Outcome], workdir: Path, published: Path) -> None:
+    """Show both arms at their best learning rates, draw their curves, and write result.json and the model, with what
+    the published folder says of its tokens; exit code 1 where every replica diverged."""
     from transformer.analysis.plots import loss_curves  # loaded late: matplotlib
     from transformer.study.statistics import mean_interval
 
-    kept = keep(arms["pretrained"])
+    kept = keep(arms["pretrained"], published)
     if not processes.is_writer():
         return
     table = Table("", "learning rate", "validation loss", "accuracy")
@@ -179,8 +179,15 @@ def conclude(arms: dict[str, Outcome], workdir: Path) -> None:
         sys.exit(1)
 
 
-def keep(trained: Outcome) -> str:
-    """Write the best replica as a published model; returns where, or why not. All processes call it."""
+OF_TOKENS = ("tokenizer_config.json", "special_tokens_map.json", "generation_config.json")
+"""Files of a published folder that stay true of a model with its tokenizer."""
+
+
+def keep(trained: Outcome, published: Path) -> str:
+    """Write the best replica as a published model with its tokenizer; returns where, or why not. All processes call it.
+
+    Ids of special tokens, and files about them, are those of the folder where the tokenizer is.
+    """
     folder, model, params = trained.workdir / "model", trained.config.model, trained.params()
     if not processes.is_writer():
         return ""
@@ -188,9 +195,17 @@ def keep(trained: Outcome) -> str:
     if not trained.healthy.any():
         return "no model is kept: every replica diverged"
     try:
-        pretrained.save(folder, *((model, params) if model.weights is None else merged(model, params)))
+        used = trained.config.data.tokenizer
+        own = isinstance(used, FromFile) and Path(used.path) == published / "tokenizer.json"
+        fields = json.loads((published / "config.json").read_text()) if own else {}
+        ids = {name: value for name, value in fields.items() if name.endswith("_token_id")}
+        pretrained.save(folder, *((model, params) if model.weights is None else merged(model, params)), fields=ids)
     except ConfigError as error:
         return str(error)
+    shutil.copy(trained.workdir / "tokenizer.json", folder)
+    for name in OF_TOKENS if own else ():
+        if (published / name).is_file():
+            shutil.copy(published / name, folder)
     return f"the model is in {folder}"
 
 

@@ -11,6 +11,7 @@ from transformer.analysis.activations import intervene, run_with_cache
 from transformer.analysis.interventions import ablate_heads, patch, patching_effects
 from transformer.analysis.lenses import logit_attribution, logit_lens
 from transformer.core.errors import ConfigError
+from transformer.feed_forwards.experts import TopKExperts
 from transformer.mixers.attention.score_mods import SoftCap
 from transformer.models.blocks import Macaron, Parallel
 from transformer.models.classifier import ClassifierConfig
@@ -33,6 +34,7 @@ CHOICES = {
     "parallel": {"block": Parallel()},
     "three sublayers": {"block": Macaron()},
     "capped": {"head.score_mod": SoftCap(2.0)},
+    "experts": {"feed_forward": TopKExperts(4, top=2)},
 }
 
 

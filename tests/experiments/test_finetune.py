@@ -20,7 +20,9 @@ from transformer.pretrained.bert import BERT, BERT_CLASSIFIER
 from transformer.pretrained.gpt2 import GPT2
 from transformer.pretrained.names import flat
 from transformer.runs.config import Replica, RunConfig
+from transformer.runs.data import TextConfig
 from transformer.runs.optimizer import OptimizerConfig
+from transformer.runs.tokenizers import Byte, FromFile
 from transformer.training.loop import train
 
 pytest.importorskip("safetensors")
@@ -101,8 +103,30 @@ def test_a_model_of_runs_that_diverged_is_not_kept(tmp_path):
     config = config.replace({"data.path": str(path), "optimizer.learning_rate": 1e30, "optimizer.warmup_steps": 0})
     trained = train(config, workdir=tmp_path / "run")
     assert not trained.healthy.any()
-    assert finetune.keep(trained) == "no model is kept: every replica diverged"
+    assert finetune.keep(trained, tmp_path / "model") == "no model is kept: every replica diverged"
     assert not (tmp_path / "run" / "model").exists()
+
+
+def test_a_kept_model_has_its_tokenizer_and_the_ids_of_its_special_tokens(tmp_path):
+    """Those of the published folder where its tokenizer is used, and none with another one."""
+    library = pytest.importorskip("tokenizers")
+    folder, model = published(tmp_path, GPT2)
+    tokens = library.Tokenizer(library.models.WordLevel({"<eos>": 0, "to": 1, "be": 2, "?": 3}, unk_token="?"))
+    tokens.pre_tokenizer = library.pre_tokenizers.Whitespace()
+    tokens.save(f"{folder}/tokenizer.json")
+    fields = json.loads((tmp_path / "model" / "config.json").read_text()) | {"eos_token_id": 7}
+    (tmp_path / "model" / "config.json").write_text(json.dumps(fields))
+    (tmp_path / "model" / "generation_config.json").write_text('{"eos_token_id": 7}')
+    path = tmp_path / "text"
+    path.write_text("to be or not to be, " * 40)
+    for name, tokenizer in {"own": FromFile(f"{folder}/tokenizer.json"), "other": Byte()}.items():
+        data = TextConfig(path=str(path), tokenizer=tokenizer)
+        trained = train(RunConfig(model=model, data=data, steps=1, batch_size=2), workdir=tmp_path / name)
+        assert finetune.keep(trained, tmp_path / "model") == f"the model is in {tmp_path / name / 'model'}"
+        kept = tmp_path / name / "model"
+        assert (kept / "tokenizer.json").read_text() == (tmp_path / name / "tokenizer.json").read_text()
+        assert json.loads((kept / "config.json").read_text())["eos_token_id"] == (7 if name == "own" else None)
+        assert (kept / "generation_config.json").exists() == (name == "own")
 
 
 LORA = ["--model.weights", "low_rank(rank=2)", "--optimizer.groups", "[group('*.weights.*'), group('*', rate=0)]"]

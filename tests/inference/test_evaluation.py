@@ -1,6 +1,7 @@
 """What benchmarks ask of a language model, without the package that asks it."""
 
 import sys
+from dataclasses import dataclass
 
 import jax
 import numpy as np
@@ -43,6 +44,25 @@ TEXTS = ["ab", "a bad cab", "cab dab bed dad ace", "e", "a bad bee added a bed c
 @pytest.fixture
 def asked():
     return TextModel(APPLY, PARAMS, CONFIG, TOKENIZER, start=START, batch_size=3)
+
+
+@dataclass(frozen=True)
+class Opened(CharTokenizer):
+    """Puts a token before every text, as the tokenizers of Llama and Gemma do."""
+
+    opening = np.array([START], np.int32)
+
+    def encode_open(self, text):
+        return np.concatenate([self.opening, self.encode(text)]) if text else np.zeros(0, np.int32)
+
+
+@pytest.mark.parametrize("start", [None, START])
+def test_a_tokenizer_that_puts_the_start_there_does_so_once(asked, start):
+    own = TextModel(APPLY, PARAMS, CONFIG, Opened(" abcdef"), start=start, batch_size=3)
+    for text in TEXTS:
+        np.testing.assert_array_equal(own._after_start(text), asked._after_start(text))
+    assert own.whole_log_likelihoods(TEXTS) == asked.whole_log_likelihoods(TEXTS)
+    assert own.log_likelihoods([("", "ab")]) == asked.log_likelihoods([("", "ab")])
 
 
 def logs_after(tokens) -> np.ndarray:

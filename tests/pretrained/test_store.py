@@ -47,8 +47,12 @@ from transformer.pretrained.mixtral import MIXTRAL
 from transformer.pretrained.modernbert import MODERNBERT
 from transformer.pretrained.names import flat, listed
 from transformer.pretrained.phi3 import PHI3
+from transformer.pretrained.qwen2 import QWEN2
 from transformer.pretrained.qwen3_moe import QWEN3_MOE
 from transformer.pretrained.qwen3_next import QWEN3_NEXT
+from transformer.pretrained.roberta import ROBERTA
+from transformer.pretrained.roformer import ROFORMER
+from transformer.pretrained.smollm3 import SMOLLM3
 from transformer.pretrained.t5 import T5
 from transformer.pretrained.vit import VIT
 from transformer.pretrained.windows import KINDS
@@ -198,6 +202,26 @@ def test_a_tied_table_may_be_stored_twice(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("architecture", "name"),
+    [
+        (BERT, "cls.predictions.decoder.weight"),
+        (ROBERTA, "lm_head.decoder.weight"),
+        (ROFORMER, "cls.predictions.decoder.weight"),
+    ],
+    ids=["bert", "roberta", "roformer"],
+)
+def test_an_output_table_of_its_own_is_refused_of_a_masked_model(tmp_path, architecture, name):
+    config = architecture.base.replace(SIZES | {"embedding.types": 2})
+    params = parameters(config)
+    pretrained.save(tmp_path / "model", config, params, architecture=architecture)
+    table = np.asarray(flat(params)["embedding", "table"])
+    rewrite(tmp_path / "model", lambda tensors: tensors.update({name: table.copy()}))
+    np.testing.assert_array_equal(flat(pretrained.load(tmp_path / "model")[1])["embedding", "table"], table)
+    rewrite(tmp_path / "model", lambda tensors: tensors.update({name: table + 1}))
+    refused(tmp_path / "model", rf"{name} is not .*word_embeddings.weight, and this model has one table for both")
+
+
 def test_wrong_tensors_are_refused_with_all_names(folder, monkeypatch):
     """Missing, surplus and mis-shaped ones in one message, and nothing is read."""
 
@@ -296,6 +320,11 @@ def test_damaged_files_are_refused(folder):
     refused(folder, r"model.safetensors: damaged, or no safetensors")
 
 
+def test_a_pointer_in_place_of_a_file(folder):
+    (folder / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
+    refused(folder, r"model\.safetensors: a pointer of Git LFS; git lfs pull brings the file$")
+
+
 def test_a_pickle_is_never_read(folder):
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     refused(folder, r"pytorch_model.bin could run any code when read; only safetensors are")
@@ -323,6 +352,12 @@ def test_an_index_of_what_is_not_there(folder, index, match):
     ("change", "match"),
     [
         ({"use_qk_norm": True, "zeta": 1}, r"config.json: not supported: use_qk_norm, zeta"),
+        ({"num_hiden_layers": 3}, r"config.json: not supported: num_hiden_layers; did you mean 'num_hidden_layers'\?$"),
+        ({"quantization_config": {"bits": 4}}, r"config.json: not supported: quantization_config$"),
+        (
+            {"architectures": ["LlamaModel"]},
+            r"no architecture 'LlamaModel'; known: LlamaForCausalLM; give one with architecture=$",
+        ),
         ({"hidden_act": "sillu"}, r"hidden_act: no 'sillu'; did you mean 'silu'"),
         (
             {"architectures": ["LlamaForCausalLMs"]},
@@ -581,6 +616,34 @@ def test_the_page_has_the_lines_of_every_architecture():
     assert sorted(rows) == sorted(sizes())
 
 
+def test_fields_of_published_files_that_nothing_reads():
+    """As gpt2-medium and SmolLM2 have them, and dumps of older versions."""
+    assert GPT2.read_config({"n_special": 0, "predict_special_tokens": True}) == GPT2.read_config({})
+    unused = {"is_llama_config": True, "rope_interleaved": False, "quantization_config": None, "pruned_heads": {}}
+    assert LLAMA.read_config(unused | {"typical_p": 1.0, "torchscript": False}) == LLAMA.read_config({})
+    with pytest.raises(ConfigError, match=r"^not supported: rope_interleaved$"):
+        LLAMA.read_config({"rope_interleaved": True})
+
+
+def test_null_is_not_the_same_as_nothing_where_published_code_tells_them_apart():
+    small = {"hidden_size": 60, "num_attention_heads": 6}
+    assert QWEN2.read_config(small | {"num_key_value_heads": None}).mixer.num_kv_heads is None
+    with pytest.raises(ConfigError, match="32 key-value heads"):
+        QWEN2.read_config(small)
+    yarn = {"rope_scaling": {"type": "yarn", "factor": 4.0}, "max_position_embeddings": 64}
+    assert LLAMA.read_config(yarn).position.scaling.original_length == 64
+
+
+@pytest.mark.parametrize(
+    ("architecture", "name", "values"),
+    [(GEMMA3, "layer_types", ["full_attention"]), (SMOLLM3, "no_rope_layers", [1, 0])],
+    ids=["gemma3", "smollm3"],
+)
+def test_lists_have_a_value_for_each_layer(architecture, name, values):
+    with pytest.raises(ConfigError, match=rf"^{name}: {len(values)} values for 4 layers$"):
+        architecture.read_config({"num_hidden_layers": 4, name: values})
+
+
 def test_an_unknown_kind_of_layer_is_refused():
     with pytest.raises(ConfigError, match=r"^layer_types: no 'full_atention'; did you mean 'full_attention'\?$"):
         QWEN3_NEXT.read_config({"num_hidden_layers": 2, "num_experts": 0, "layer_types": ["mamba", "full_atention"]})
@@ -636,6 +699,8 @@ def test_what_a_file_would_say_wrongly_is_a_difference():
         pretrained.save("unused", CONFIG.replace(mixer=GatedDeltaNet(), position=None), {})
 
 
-def test_the_padding_of_a_small_vocabulary_is_none():
-    assert PHI3.write_config(PHI3.read_config({"vocab_size": 50}))["pad_token_id"] is None
+def test_the_special_tokens_of_a_vocabulary_that_are_not_said_are_none():
+    """A class has ids of its own where a file says nothing."""
+    written = PHI3.write_config(PHI3.read_config({"vocab_size": 50}))
+    assert {written[f"{name}_token_id"] for name in ("bos", "eos", "pad")} == {None}
     assert "pad_token_id" not in BERT_CLASSIFIER.write_config(BERT_CLASSIFIER.base.replace(num_classes=2))

@@ -159,6 +159,6 @@ def patching_effects(
                 raise ConfigError(f"patching_effects: measure gives an array {jnp.shape(found)}, not a number")
             return found
 
-        return jax.jit(jax.vmap(effect))(jnp.arange(activations[name].shape[2 if by_head else 1]))
+        return jax.lax.map(effect, jnp.arange(activations[name].shape[2 if by_head else 1]))
 
     return {name: effects(name) for name in asked}

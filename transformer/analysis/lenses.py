@@ -39,7 +39,7 @@ def logit_lens(apply: Apply, params: Params, *args: Any, **kwargs: Any) -> dict[
     def read(stream):
         return intervene(apply, {places[-1]: lambda _: stream})(params, *args, **kwargs)
 
-    return dict(zip(places, jax.vmap(read)(jnp.stack([streams[name] for name in places])), strict=True))
+    return dict(zip(places, jax.lax.map(read, jnp.stack([streams[name] for name in places])), strict=True))
 
 
 def logit_attribution(
@@ -82,7 +82,7 @@ def logit_attribution(
         return of_target(intervene(apply, {last: lambda _: stream} | frozen)(params, *args, **kwargs))
 
     added = _Known(functools.partial(apply, **kwargs), (params, *args), shapes, found).added(places)
-    nothing, *read_off = jax.vmap(read)(jnp.stack([jnp.zeros_like(found[first]), *added.values()]))
+    nothing, *read_off = jax.lax.map(read, jnp.stack([jnp.zeros_like(found[first]), *added.values()]))
     parts = {name: own - nothing for name, own in zip(added, read_off, strict=True)}
     return parts | {"rest": of_target(logits) - sum(parts.values())}
 
@@ -117,7 +117,7 @@ class _Known(NamedTuple):
 
         if _same(alone(self.found[before]), self.found[before]):
             return added
-        nothing, *own = jax.vmap(alone)(jnp.stack([jnp.zeros_like(self.found[before]), *added.values()]))
+        nothing, *own = jax.lax.map(alone, jnp.stack([jnp.zeros_like(self.found[before]), *added.values()]))
         return {name: each - nothing for name, each in zip(added, own, strict=True)}
 
     def heads(self, place: str, sublayer: str) -> Activations:
@@ -128,7 +128,7 @@ class _Known(NamedTuple):
             return self.stream_at(place, z, {z: lambda z_BLHK: z_BLHK * chosen_H[:, None].astype(z_BLHK.dtype)})
 
         choices = jnp.concatenate([jnp.zeros((1, num_heads), jnp.float32), jnp.eye(num_heads, dtype=jnp.float32)])
-        silent, *alone = jax.vmap(with_heads)(choices)
+        silent, *alone = jax.lax.map(with_heads, choices)
         return {f"{sublayer}.head_{head}": own - silent for head, own in enumerate(alone)}
 
     def stream_at(self, place: str, since: str, changes: Mapping[str, Intervention]) -> jax.Array:

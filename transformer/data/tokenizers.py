@@ -242,6 +242,12 @@ class TrainedTokenizer:
         tokens_L, own_L = self._encode(text)
         return tokens_L[: own_L.nonzero()[0][-1] + 1 if own_L.any() else 0]
 
+    @functools.cached_property
+    def opening(self) -> np.ndarray:
+        """What the definition puts before a text, (L,) int32."""
+        tokens_L, own_L = self._encode("0")
+        return tokens_L[: int(own_L.argmax())]
+
     def _encode(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         """(tokens, which of them are of the text and not put around it), (L,) each."""
         _encoded(text, "utf-8")
@@ -325,7 +331,9 @@ def read_tokenizer(path: Path, around: bool = False) -> Tokenizer:
         fields = parsed(definition, str(path))
         if not isinstance(fields, dict):
             raise ConfigError(f"{path}: holds no object with fields")
-        kind = fields.pop("tokenizer", None)
+        kind = None if "model" in fields else fields.pop("tokenizer", None)
+        if "model" not in fields and (kind is None or isinstance(kind, int)):
+            raise ConfigError(f"{path}: its vocabulary or its settings alone; give the file tokenizer.json")
         if kind is None:
             return TrainedTokenizer(definition, around).checked()
         if not isinstance(kind, str) or kind not in _OWN:

@@ -60,8 +60,9 @@ def lm_eval_model(
       params: its parameters.
       model: its config.
       tokenizer: makes tokens of texts.
-      start: the token before a text that has none before it, such as the one between the documents of its training;
-        None: the first token of a text is not scored, and an empty context is refused.
+      start: the token before a text that has none before it, such as the one between the documents of its training,
+        unless the tokenizer puts it there; None: the first token of a text is not scored, and where the tokenizer puts
+        none before it, an empty context is refused.
       stop: the token that ends a text that the model writes.
       batch_size: texts that are read at once.
 
@@ -140,9 +141,12 @@ class TextModel:
         return tokens_L
 
     def _after_start(self, text: str) -> np.ndarray:
-        """The tokens of a text after `start`, where there is one."""
-        tokens_L = self._encoded(text)
-        return tokens_L if self.start is None else np.concatenate([np.array([self.start], np.int32), tokens_L])
+        """The tokens of a text after what the tokenizer puts before it, or else after `start`, where there is one."""
+        tokens_L, opening_L = self._encoded(text), getattr(self.tokenizer, "opening", np.zeros(0, np.int32))
+        tokens_L = tokens_L if len(tokens_L) else opening_L
+        if self.start is None or self.start in opening_L:
+            return tokens_L
+        return np.concatenate([np.array([self.start], np.int32), tokens_L])
 
     def _prompt(self, context: str) -> np.ndarray:
         """The tokens of a context, at least one."""

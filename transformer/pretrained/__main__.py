@@ -1,5 +1,6 @@
 """Counts the lines of code of each architecture: its config and its table of names."""
 
+import argparse
 import importlib
 import inspect
 import io
@@ -43,6 +44,7 @@ def sizes() -> dict[str, tuple[list[str], int]]:
 
 
 def main() -> None:
+    argparse.ArgumentParser(prog="python -m transformer.pretrained", description=__doc__).parse_args()
     table = Table("file", "classes", "lines")
     for name, (classes, lines) in sizes().items():
         table.add_row(f"{name}.py", ", ".join(classes), str(lines))

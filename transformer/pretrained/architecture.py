@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 from transformer.core.changes import replace
 from transformer.core.errors import ConfigError
 from transformer.models.config import ModelConfig
-from transformer.pretrained.fields import NEUTRAL, Field, Json, value_at
+from transformer.pretrained.fields import NEUTRAL, UNUSED, Field, Json, value_at
 
 PRACTICE = (
     "mixer.dropout",
@@ -75,9 +76,12 @@ class Architecture:
           ConfigError: a field is not known here, or its value is not supported.
         """
         known = {name for field in self.fields for name in field.theirs}
-        neutral = re.compile(f"{NEUTRAL}|{self.neutral}")
-        if unknown := sorted(name for name in fields if name not in known and not neutral.fullmatch(name)):
-            raise ConfigError(f"not supported: {', '.join(unknown)}")
+        neutral, unused = re.compile(f"{NEUTRAL}|{self.neutral}"), re.compile(UNUSED)
+        left = [name for name in fields if name not in known and not neutral.fullmatch(name)]
+        if unknown := sorted(name for name in left if fields[name] or not unused.fullmatch(name)):
+            near = difflib.get_close_matches(unknown[0], known, n=1, cutoff=0.9)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ConfigError(f"not supported: {', '.join(unknown)}{hint}")
         changes: dict[str, Any] = {}
         for field in self.fields:
             try:
@@ -94,9 +98,10 @@ class Architecture:
     def write_config(self, config: ModelConfig) -> dict[str, Any]:
         """The fields of config.json for one of our configs."""
         written = {name: value for field in self.fields for name, value in field.write(config).items()}
-        # The usual id of a class may be beyond a small vocabulary.
-        padding = {"pad_token_id": None} if type(config) is ModelConfig and config.causal else {}
-        return {"architectures": [self.names[0]], "model_type": self.model_type, **padding, **written}
+        # The usual ids of a class are of another vocabulary, and may be beyond this one.
+        names = ("bos_token_id", "eos_token_id", "pad_token_id")
+        special = dict.fromkeys(names) if type(config) is ModelConfig and config.causal else {}
+        return {"architectures": [self.names[0]], "model_type": self.model_type, **special, **written}
 
     def differences(self, config: ModelConfig) -> list[str]:
         """The dotted paths at which a config is not of this architecture, or what else keeps it from that."""

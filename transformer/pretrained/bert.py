@@ -51,10 +51,10 @@ _POSITIONS = (
 )
 
 
-def rows(prefix: str) -> Iterator[Row]:
-    """The tensors of the encoder, whose positions a relative may not have."""
+def rows(prefix: str, *output: str) -> Iterator[Row]:
+    """The tensors of the encoder, whose positions a relative may not have; `output`: other names of its table."""
     layer = f"{prefix}.encoder.layer.{{layer}}"
-    yield Row("embedding/table", f"{prefix}.embeddings.word_embeddings.weight")
+    yield Row("embedding/table", f"{prefix}.embeddings.word_embeddings.weight", also=output)
     yield Row("embedding/types", f"{prefix}.embeddings.token_type_embeddings.weight")
     yield from norm("embedding_norm", f"{prefix}.embeddings.LayerNorm")
     for role in ("query", "key", "value"):
@@ -83,6 +83,7 @@ def head_rows(theirs: str, normed: str, bias: str) -> Iterator[Row]:
 MASKED_ROWS = tuple(
     head_rows("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions.bias")
 )
+OUTPUT = "cls.predictions.decoder.weight"
 NEUTRAL = r"directionality|pooler_\w+"
 RENAMES = ((r"LayerNorm\.gamma$", "LayerNorm.weight"), (r"LayerNorm\.beta$", "LayerNorm.bias"))
 _POSITION = Row("position/table", "bert.embeddings.position_embeddings.weight")
@@ -93,9 +94,9 @@ BERT = Architecture(
     base=ModelConfig(**BASE, head=Head(transform=DenseTransform(), bias=True)),
     fields=(*FIELDS, *_POSITIONS, *HEAD_FIELDS),
     neutral=NEUTRAL,
-    rows=(*rows("bert"), _POSITION, *MASKED_ROWS),
+    rows=(*rows("bert", OUTPUT), _POSITION, *MASKED_ROWS),
     renames=RENAMES,
-    ignored=r"bert\.(pooler\..*|embeddings\.position_ids)|cls\.(seq_relationship\..*|predictions\.decoder\.weight)",
+    ignored=r"bert\.(pooler\..*|embeddings\.position_ids)|cls\.seq_relationship\..*",
 )
 
 BERT_CLASSIFIER = Architecture(

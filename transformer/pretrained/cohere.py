@@ -5,7 +5,18 @@ from transformer.norms.norm import LayerNorm
 from transformer.positions.rotary import RoPE
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture
-from transformer.pretrained.fields import GATED, Field, Json, attention_bias, by_layer, choice, fixed, same, sizes
+from transformer.pretrained.fields import (
+    GATED,
+    Field,
+    Json,
+    attention_bias,
+    by_layer,
+    choice,
+    fixed,
+    kv_heads,
+    same,
+    sizes,
+)
 from transformer.pretrained.rotary_fields import rope
 from transformer.pretrained.windows import read_windows, write_windows
 
@@ -14,7 +25,7 @@ NUM_LAYERS, WINDOW = 40, 4096
 _BASE = llama.BASE.replace(norm=LayerNorm(bias=False), block=Parallel(), position=RoPE(interleaved=True))
 _FIELDS = (
     *sizes(vocab_size=256_000, d_model=8192, d_ff=22_528, num_layers=NUM_LAYERS, num_heads=64, max_length=8192),
-    same("num_key_value_heads", "mixer.num_kv_heads", default=None),
+    kv_heads(default=None),
     same("layer_norm_eps", "norm.eps", default=1e-5),
     same("logit_scale", "head.scale", default=0.0625),
     same("tie_word_embeddings", "head.tied", default=True),

@@ -18,6 +18,8 @@ NEUTRAL = (
     # origin of the file
     r"architectures|model_type|_name_or_path|(torch_)?dtype|transformers_version|tokenizer_class|finetuning_task|auto_map"
     r"|initializer_(range|factor)|init_std|gradient_checkpointing|pretraining_tp|replacing_rate"
+    r"|max_sequence_length|unsloth_\w+|transformers\.js_config|save_step|student_decoder_layers|neftune_noise_alpha"
+    r"|is_llama_config|n_special|predict_special_tokens"
     # what the class of the model says, and names of classes where it has no use for them
     r"|is_encoder_decoder|problem_type|_?num_labels|id2label|label2id"
     # how it is computed
@@ -26,12 +28,20 @@ NEUTRAL = (
     r"|.*(dropout|pdrop|layerdrop).*|router_(aux_loss_coef|jitter_noise)"
     # special tokens, and defaults of decoding
     r"|(\w+_)?(bos|eos|pad|unk|sep|cls|mask|decoder_start)_token_id|task_specific_params|prefix|bad_words_ids"
-    r"|max_length|min_length|num_beams|early_stopping|length_penalty|no_repeat_ngram_size|do_sample"
-    r"|temperature|top_[kp]|repetition_penalty|force_bos_token_to_be_generated"
+    r"|max_length|min_length|num_beams|early_stopping|length_penalty|do_sample"
+    r"|temperature|top_[kp]|typical_p|(repetition|diversity)_penalty|force_bos_token_to_be_generated|num_beam_groups"
+    r"|(encoder_)?no_repeat_ngram_size|(begin_)?suppress_tokens|num_return_sequences|remove_invalid_values"
+    r"|exponential_decay_length_penalty"
     # outputs besides logits
-    r"|output_(attentions|hidden_states|router_logits|past)|return_dict|use_cache|cache_implementation"
+    r"|output_(attentions|hidden_states|router_logits|past|scores)|return_dict(_in_generate)?|use_cache"
+    r"|cache_implementation|num_logits_to_keep|torchscript"
 )
 """Pattern of fields of any config.json that no logit depends on."""
+UNUSED = (
+    r"is_decoder|add_cross_attention|cross_attention_hidden_size|tie_encoder_decoder|rope_interleaved|pruned_heads"
+    r"|quantization_config|use_bfloat16|tf_legacy_loss"
+)
+"""Pattern of those that no logit depends on where they are null, false or empty, as in most files."""
 
 ACTIVATIONS: dict[str, Activation] = {
     "relu": ReLU(),
@@ -73,6 +83,15 @@ def same(theirs: str | tuple[str, ...], *ours: str, default: Any) -> Field:
         return dict.fromkeys(ours, float(value) if isinstance(default, float) else value)
 
     return Field(names, read, lambda config: {names[0]: value_at(config, ours[0])})
+
+
+def kv_heads(*, default: int | None) -> Field:
+    """The heads of keys and values; null: as many as of queries, whatever the default."""
+    return Field(
+        ("num_key_value_heads",),
+        lambda fields: {"mixer.num_kv_heads": fields.get("num_key_value_heads", default)},
+        lambda config: {"num_key_value_heads": value_at(config, "mixer.num_kv_heads")},
+    )
 
 
 def sizes(
@@ -176,6 +195,18 @@ def one_turn(kinds: Sequence[Any]) -> tuple[Any, ...]:
     lengths = range(1, len(kinds) + 1)
     period = next((n for n in lengths if list(kinds) == list(kinds[:n]) * (len(kinds) // n)), 0)
     return tuple(kinds[:period])
+
+
+def listed(name: str, fields: Json) -> Sequence[Any] | None:
+    """The values of all layers in a field that may be null.
+
+    Raises:
+      ConfigError: there is not one for each layer.
+    """
+    values = fields.get(name)
+    if values and len(values) != (layers := fields.get("num_hidden_layers", len(values))):
+        raise ConfigError(f"{name}: {len(values)} values for {layers} layers")
+    return values
 
 
 def by_layer(turns: Mapping[str, Sequence[Any]]) -> dict[str, Any]:

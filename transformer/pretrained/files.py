@@ -14,6 +14,7 @@ from transformer.core.files import read_json
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.msgpack", "*.h5")
+POINTER = b"version https://git-lfs"
 FLOATS = ("F16", "BF16", "F32", "F64")
 SHARD = 5 * 10**9
 """Largest size of a written file, in bytes."""
@@ -79,6 +80,9 @@ def _opened(path: Path) -> Any:
     try:
         return safetensors.safe_open(path, framework="np")
     except safetensors.SafetensorError as error:
+        with path.open("rb") as file:
+            if file.read(len(POINTER)) == POINTER:
+                raise ConfigError(f"{path}: a pointer of Git LFS; git lfs pull brings the file") from None
         raise ConfigError(f"{path}: damaged, or no safetensors: {error}") from None
 
 

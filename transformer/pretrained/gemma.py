@@ -4,7 +4,7 @@ from transformer.activations.activation import GELU, GLU
 from transformer.norms.norm import RMSNorm
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture
-from transformer.pretrained.fields import GATED, attention_bias, choice, fixed, same, sizes
+from transformer.pretrained.fields import GATED, attention_bias, choice, fixed, kv_heads, same, sizes
 from transformer.pretrained.rotary_fields import rope
 
 _ACTIVATION = GLU(gate=GELU(tanh=True))
@@ -18,7 +18,7 @@ GEMMA = Architecture(
     base=BASE,
     fields=(
         *sizes(vocab_size=256_000, d_model=3072, d_ff=24_576, num_layers=28, num_heads=16, max_length=8192),
-        same("num_key_value_heads", "mixer.num_kv_heads", default=16),
+        kv_heads(default=16),
         same("head_dim", "mixer.head_dim", default=256),
         same("rms_norm_eps", "norm.eps", default=1e-6),
         same("tie_word_embeddings", "head.tied", default=True),

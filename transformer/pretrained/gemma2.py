@@ -4,7 +4,7 @@ from transformer.mixers.attention.projections import ConstantScale
 from transformer.mixers.attention.score_mods import SoftCap
 from transformer.pretrained import gemma, llama
 from transformer.pretrained.architecture import Architecture, norm
-from transformer.pretrained.fields import GATED, Field, attention_bias, choice, fixed, same, sizes, value_at
+from transformer.pretrained.fields import GATED, Field, attention_bias, choice, fixed, kv_heads, same, sizes, value_at
 from transformer.pretrained.rotary_fields import rope
 from transformer.pretrained.windows import windows
 from transformer.residuals.residual import SandwichNorm
@@ -44,7 +44,7 @@ GEMMA2 = Architecture(
     base=BASE,
     fields=(
         *sizes(vocab_size=256_000, d_model=2304, d_ff=9216, num_layers=26, num_heads=8, max_length=8192),
-        same("num_key_value_heads", "mixer.num_kv_heads", default=4),
+        kv_heads(default=4),
         same("head_dim", "mixer.head_dim", default=256),
         same("rms_norm_eps", "norm.eps", default=1e-6),
         same("tie_word_embeddings", "head.tied", default=True),

@@ -12,6 +12,7 @@ from transformer.pretrained.fields import (
     by_layer,
     choice,
     fixed,
+    kv_heads,
     norms_eps,
     same,
     sizes,
@@ -52,7 +53,7 @@ GEMMA3 = Architecture(
     base=gemma2.BASE.replace({"mixer.parts": (_NORM,)}),
     fields=(
         *sizes(vocab_size=262_208, d_model=2304, d_ff=9216, num_layers=NUM_LAYERS, num_heads=8, max_length=131_072),
-        same("num_key_value_heads", "mixer.num_kv_heads", default=4),
+        kv_heads(default=4),
         same("head_dim", "mixer.head_dim", default=256),
         norms_eps("rms_norm_eps", _NORM, default=1e-6),
         same("tie_word_embeddings", "head.tied", default=True),

@@ -2,13 +2,13 @@
 
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture, joined, norm
-from transformer.pretrained.fields import GATED, choice, same, sizes
+from transformer.pretrained.fields import GATED, choice, kv_heads, same, sizes
 from transformer.pretrained.rotary_fields import rope
 from transformer.residuals.residual import SandwichNorm
 
 _FIELDS = (
     *sizes(vocab_size=151_552, d_model=4096, d_ff=13_696, num_layers=40, num_heads=32, max_length=131_072),
-    same("num_key_value_heads", "mixer.num_kv_heads", default=2),
+    kv_heads(default=2),
     same("head_dim", "mixer.head_dim", default=128),
     same("rms_norm_eps", "norm.eps", default=1.5625e-7),
     same("tie_word_embeddings", "head.tied", default=False),

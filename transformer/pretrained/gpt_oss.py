@@ -6,7 +6,7 @@ from transformer.feed_forwards.experts import TopKExperts
 from transformer.mixers.attention.normalizers import Sink
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture, Row, dense
-from transformer.pretrained.fields import attention_bias, fixed, same, several_experts, sizes
+from transformer.pretrained.fields import attention_bias, fixed, kv_heads, same, several_experts, sizes
 from transformer.pretrained.rotary_fields import rope
 from transformer.pretrained.windows import windows
 
@@ -20,7 +20,7 @@ GPT_OSS = Architecture(
     base=llama.BASE.replace({"mixer.normalizer": Sink()}, feed_forward=_EXPERTS),
     fields=(
         *sizes(vocab_size=201_088, d_model=2880, d_ff=2880, num_layers=36, num_heads=64, max_length=131_072),
-        same("num_key_value_heads", "mixer.num_kv_heads", default=8),
+        kv_heads(default=8),
         same("head_dim", "mixer.head_dim", default=64),
         same(("num_local_experts", "num_experts"), "feed_forward.num_experts", default=128),
         several_experts("num_experts_per_tok", default=4),

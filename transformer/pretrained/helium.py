@@ -2,7 +2,7 @@
 
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture
-from transformer.pretrained.fields import GATED, choice, same, sizes
+from transformer.pretrained.fields import GATED, choice, kv_heads, same, sizes
 from transformer.pretrained.rotary_fields import rope
 
 HELIUM = Architecture(
@@ -11,7 +11,7 @@ HELIUM = Architecture(
     base=llama.BASE,
     fields=(
         *sizes(vocab_size=48_000, d_model=2560, d_ff=7040, num_layers=24, num_heads=20, max_length=4096),
-        same("num_key_value_heads", "mixer.num_kv_heads", default=20),
+        kv_heads(default=20),
         same("head_dim", "mixer.head_dim", default=128),
         same("rms_norm_eps", "norm.eps", default=1e-8),
         same("tie_word_embeddings", "head.tied", default=False),

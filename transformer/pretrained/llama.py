@@ -9,7 +9,7 @@ from transformer.models.config import ModelConfig
 from transformer.norms.norm import RMSNorm
 from transformer.positions.rotary import RoPE
 from transformer.pretrained.architecture import Architecture, Row, dense, norm
-from transformer.pretrained.fields import GATED, attention_bias, choice, same, sizes
+from transformer.pretrained.fields import GATED, attention_bias, choice, kv_heads, same, sizes
 from transformer.pretrained.rotary_fields import rope
 
 BASE = ModelConfig(
@@ -19,7 +19,7 @@ BASE = ModelConfig(
 SIZES = sizes(vocab_size=32_000, d_model=4096, d_ff=11_008, num_layers=32, num_heads=32, max_length=2048)
 FIELDS = (
     *SIZES,
-    same("num_key_value_heads", "mixer.num_kv_heads", default=None),
+    kv_heads(default=None),
     same("head_dim", "mixer.head_dim", default=None),
     same("rms_norm_eps", "norm.eps", default=1e-6),
     same("tie_word_embeddings", "head.tied", default=False),

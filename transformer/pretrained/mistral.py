@@ -2,7 +2,7 @@
 
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture
-from transformer.pretrained.fields import GATED, choice, same, sizes
+from transformer.pretrained.fields import GATED, choice, kv_heads, same, sizes
 from transformer.pretrained.rotary_fields import rope
 from transformer.pretrained.windows import window
 
@@ -12,7 +12,7 @@ MISTRAL = Architecture(
     base=llama.BASE,
     fields=(
         *sizes(vocab_size=32_000, d_model=4096, d_ff=14_336, num_layers=32, num_heads=32, max_length=131_072),
-        same("num_key_value_heads", "mixer.num_kv_heads", default=8),
+        kv_heads(default=8),
         same("head_dim", "mixer.head_dim", default=None),
         same("rms_norm_eps", "norm.eps", default=1e-6),
         same("tie_word_embeddings", "head.tied", default=False),

@@ -4,7 +4,7 @@ from transformer.activations.activation import GLU, SiLU
 from transformer.feed_forwards.experts import TopKExperts
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture, experts
-from transformer.pretrained.fields import GATED, choice, same, several_experts
+from transformer.pretrained.fields import GATED, choice, kv_heads, same, several_experts
 from transformer.pretrained.rotary_fields import rope
 from transformer.pretrained.windows import window
 
@@ -18,7 +18,7 @@ MIXTRAL = Architecture(
         same("intermediate_size", "feed_forward.d_ff", default=14_336),
         same("num_hidden_layers", "num_layers", default=32),
         same("num_attention_heads", "mixer.num_heads", default=32),
-        same("num_key_value_heads", "mixer.num_kv_heads", default=8),
+        kv_heads(default=8),
         same("head_dim", "mixer.head_dim", default=None),
         same("max_position_embeddings", "max_length", default=131_072),
         same("num_local_experts", "feed_forward.num_experts", default=8),

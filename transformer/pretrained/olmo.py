@@ -4,13 +4,13 @@ from transformer.mixers.attention.head_norms import WideQKNorm
 from transformer.norms.norm import LayerNorm, RMSNorm
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture, norm
-from transformer.pretrained.fields import GATED, attention_bias, choice, fixed, norms_eps, same, sizes
+from transformer.pretrained.fields import GATED, attention_bias, choice, fixed, kv_heads, norms_eps, same, sizes
 from transformer.pretrained.rotary_fields import rope
 from transformer.residuals.residual import BranchNorm
 
 _FIELDS = (
     *sizes(vocab_size=50_304, d_model=4096, d_ff=11_008, num_layers=32, num_heads=32, max_length=2048),
-    same("num_key_value_heads", "mixer.num_kv_heads", default=None),
+    kv_heads(default=None),
     same("tie_word_embeddings", "head.tied", default=False),
     choice("hidden_act", "feed_forward.activation", GATED, default="silu"),
     attention_bias("attention_bias", default=False),

@@ -6,7 +6,7 @@ from transformer.mixers.attention.head_norms import WideQKNorm
 from transformer.norms.norm import RMSNorm
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture, experts
-from transformer.pretrained.fields import GATED, attention_bias, choice, fixed, norms_eps, same, sizes
+from transformer.pretrained.fields import GATED, attention_bias, choice, fixed, kv_heads, norms_eps, same, sizes
 from transformer.pretrained.rotary_fields import rope
 
 _EXPERTS = TopKProbabilities(64, top=8, activation=GLU(gate=SiLU()))
@@ -17,7 +17,7 @@ OLMOE = Architecture(
     base=llama.BASE.replace({"mixer.parts": (WideQKNorm(RMSNorm()),)}, feed_forward=_EXPERTS),
     fields=(
         *sizes(vocab_size=50_304, d_model=2048, d_ff=2048, num_layers=16, num_heads=16, max_length=4096),
-        same("num_key_value_heads", "mixer.num_kv_heads", default=None),
+        kv_heads(default=None),
         same(("num_experts", "num_local_experts"), "feed_forward.num_experts", default=64),
         same("num_experts_per_tok", "feed_forward.top", default=8),
         norms_eps("rms_norm_eps", WideQKNorm(RMSNorm()), default=1e-5),

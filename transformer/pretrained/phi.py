@@ -9,7 +9,7 @@ from transformer.models.config import ModelConfig
 from transformer.norms.norm import LayerNorm
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture, Row, dense, norm
-from transformer.pretrained.fields import ACTIVATIONS, BIASES, choice, fixed, same, sizes
+from transformer.pretrained.fields import ACTIVATIONS, BIASES, choice, fixed, kv_heads, same, sizes
 from transformer.pretrained.rotary_fields import rope
 
 PHI = Architecture(
@@ -24,7 +24,7 @@ PHI = Architecture(
     ),
     fields=(
         *sizes(vocab_size=51_200, d_model=2048, d_ff=8192, num_layers=24, num_heads=32, max_length=2048),
-        same("num_key_value_heads", "mixer.num_kv_heads", default=None),
+        kv_heads(default=None),
         same("layer_norm_eps", "norm.eps", default=1e-5),
         same("tie_word_embeddings", "head.tied", default=False),
         choice("hidden_act", "feed_forward.activation", ACTIVATIONS, default="gelu_new"),

@@ -2,7 +2,7 @@
 
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import QKV, Architecture, joined
-from transformer.pretrained.fields import GATED, choice, fixed, same, sizes
+from transformer.pretrained.fields import GATED, choice, fixed, kv_heads, same, sizes
 from transformer.pretrained.rotary_fields import rope
 from transformer.pretrained.windows import window
 
@@ -12,7 +12,7 @@ PHI3 = Architecture(
     base=llama.BASE,
     fields=(
         *sizes(vocab_size=32_064, d_model=3072, d_ff=8192, num_layers=32, num_heads=32, max_length=4096),
-        same("num_key_value_heads", "mixer.num_kv_heads", default=None),
+        kv_heads(default=None),
         same("rms_norm_eps", "norm.eps", default=1e-5),
         same("tie_word_embeddings", "head.tied", default=False),
         choice("hidden_act", "feed_forward.activation", GATED, default="silu"),

@@ -2,7 +2,7 @@
 
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture
-from transformer.pretrained.fields import GATED, Field, Json, by_layer, choice, fixed, same, sizes
+from transformer.pretrained.fields import GATED, Field, Json, by_layer, choice, fixed, kv_heads, same, sizes
 from transformer.pretrained.rotary_fields import rope
 from transformer.pretrained.windows import read_windows, write_windows
 
@@ -36,7 +36,7 @@ QWEN2 = Architecture(
     base=llama.BASE.replace({"mixer.bias": ("query", "key", "value")}),
     fields=(
         *SIZES,
-        same("num_key_value_heads", "mixer.num_kv_heads", default=32),
+        kv_heads(default=32),
         same("rms_norm_eps", "norm.eps", default=1e-6),
         same("tie_word_embeddings", "head.tied", default=False),
         choice("hidden_act", "feed_forward.activation", GATED, default="silu"),

@@ -4,7 +4,7 @@ from transformer.mixers.attention.head_norms import QKNorm
 from transformer.norms.norm import RMSNorm
 from transformer.pretrained import llama, qwen2
 from transformer.pretrained.architecture import Architecture
-from transformer.pretrained.fields import GATED, attention_bias, choice, norms_eps, same
+from transformer.pretrained.fields import GATED, attention_bias, choice, kv_heads, norms_eps, same
 from transformer.pretrained.rotary_fields import rope
 
 QWEN3 = Architecture(
@@ -13,7 +13,7 @@ QWEN3 = Architecture(
     base=llama.BASE.replace({"mixer.parts": (QKNorm(RMSNorm()),)}),
     fields=(
         *qwen2.SIZES,
-        same("num_key_value_heads", "mixer.num_kv_heads", default=32),
+        kv_heads(default=32),
         same("head_dim", "mixer.head_dim", default=128),
         norms_eps("rms_norm_eps", QKNorm(RMSNorm()), default=1e-6),
         same("tie_word_embeddings", "head.tied", default=False),

@@ -6,7 +6,16 @@ from transformer.mixers.attention.head_norms import QKNorm
 from transformer.norms.norm import RMSNorm
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture, experts
-from transformer.pretrained.fields import GATED, attention_bias, choice, fixed, norms_eps, same, several_experts
+from transformer.pretrained.fields import (
+    GATED,
+    attention_bias,
+    choice,
+    fixed,
+    kv_heads,
+    norms_eps,
+    same,
+    several_experts,
+)
 from transformer.pretrained.rotary_fields import rope
 
 _EXPERTS = TopKExperts(128, top=8, activation=GLU(gate=SiLU()))
@@ -21,7 +30,7 @@ QWEN3_MOE = Architecture(
         same("moe_intermediate_size", "feed_forward.d_ff", default=768),
         same("num_hidden_layers", "num_layers", default=24),
         same("num_attention_heads", "mixer.num_heads", default=32),
-        same("num_key_value_heads", "mixer.num_kv_heads", default=4),
+        kv_heads(default=4),
         same("head_dim", "mixer.head_dim", default=None),
         same("max_position_embeddings", "max_length", default=32_768),
         same(("num_experts", "num_local_experts"), "feed_forward.num_experts", default=128),

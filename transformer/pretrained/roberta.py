@@ -34,8 +34,8 @@ def _fields(vocab_size: int) -> tuple[Field, ...]:
     )
 
 
-def _rows() -> Iterator[Row]:
-    yield from bert.rows("roberta")
+def _rows(*output: str) -> Iterator[Row]:
+    yield from bert.rows("roberta", *output)
     yield Row("position/table", "roberta.embeddings.position_embeddings.weight", skip=PADDING + 1)
 
 
@@ -46,9 +46,9 @@ def _masked(name: str, model_type: str, vocab_size: int) -> Architecture:
         base=ModelConfig(**bert.BASE, head=Head(transform=DenseTransform(), bias=True)),
         fields=(*_fields(vocab_size), *bert.HEAD_FIELDS),
         neutral=bert.NEUTRAL,
-        rows=(*_rows(), *bert.head_rows("lm_head.dense", "lm_head.layer_norm", "lm_head.bias")),
+        rows=(*_rows("lm_head.decoder.weight"), *bert.head_rows("lm_head.dense", "lm_head.layer_norm", "lm_head.bias")),
         renames=bert.RENAMES,
-        ignored=r"roberta\.(pooler\..*|embeddings\.position_ids)|lm_head\.decoder\.weight",
+        ignored=r"roberta\.(pooler\..*|embeddings\.position_ids)",
     )
 
 

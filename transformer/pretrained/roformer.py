@@ -32,7 +32,7 @@ ROFORMER = Architecture(
         fixed("rotary_value", False),
     ),
     neutral=bert.NEUTRAL,
-    rows=(*bert.rows("roformer"), *bert.MASKED_ROWS),
+    rows=(*bert.rows("roformer", bert.OUTPUT), *bert.MASKED_ROWS),
     renames=bert.RENAMES,
-    ignored=r"roformer\.encoder\.embed_positions\.weight|cls\.predictions\.decoder\.weight",
+    ignored=r"roformer\.encoder\.embed_positions\.weight",
 )

@@ -35,6 +35,8 @@ def rope(
         old_base = fields.get("rope_theta", fields.get("rotary_emb_base", base))
         old_fraction = fields.get("partial_rotary_factor", fields.get("rotary_pct"))
         older = {} if old_fraction is None else {"partial_rotary_factor": old_fraction}
+        if values.get("rope_type", values.get("type")) == "yarn" and "max_position_embeddings" in fields:
+            older["original_max_position_embeddings"] = fields["max_position_embeddings"]
         position = read_rope(older | dict(values), base=old_base, fraction=fraction, interleaved=interleaved)
         if position.scaling is not None and not scaled:
             raise ConfigError(f"rope_parameters: {position.scaling} is not supported")

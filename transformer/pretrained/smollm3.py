@@ -2,7 +2,19 @@
 
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture
-from transformer.pretrained.fields import GATED, Field, attention_bias, by_layer, choice, fixed, of_layers, same, sizes
+from transformer.pretrained.fields import (
+    GATED,
+    Field,
+    attention_bias,
+    by_layer,
+    choice,
+    fixed,
+    kv_heads,
+    listed,
+    of_layers,
+    same,
+    sizes,
+)
 from transformer.pretrained.rotary_fields import rope
 
 NUM_LAYERS = 36
@@ -15,7 +27,7 @@ def _positions() -> Field:
 
     def read(fields):
         every, layers = fields.get("no_rope_layer_interval", 4), fields.get("num_hidden_layers", NUM_LAYERS)
-        rotated = fields.get("no_rope_layers") or [(i + 1) % every for i in range(layers)]
+        rotated = listed("no_rope_layers", fields) or [(i + 1) % every for i in range(layers)]
         found = rotary.read(fields)
         return found | by_layer({"position": [found["position"] if turned else None for turned in rotated]})
 
@@ -32,7 +44,7 @@ SMOLLM3 = Architecture(
     base=llama.BASE,
     fields=(
         *sizes(vocab_size=128_256, d_model=2048, d_ff=11_008, num_layers=NUM_LAYERS, num_heads=16, max_length=32_768),
-        same("num_key_value_heads", "mixer.num_kv_heads", default=4),
+        kv_heads(default=4),
         same("rms_norm_eps", "norm.eps", default=1e-6),
         same("tie_word_embeddings", "head.tied", default=True),
         same("mlp_bias", "feed_forward.bias", default=False),

@@ -4,7 +4,7 @@ from transformer.models.blocks import Parallel, Sequential
 from transformer.norms.norm import LayerNorm
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture
-from transformer.pretrained.fields import GATED, choice, fixed, same, sizes
+from transformer.pretrained.fields import GATED, choice, fixed, kv_heads, same, sizes
 from transformer.pretrained.rotary_fields import rope
 
 STABLELM = Architecture(
@@ -13,7 +13,7 @@ STABLELM = Architecture(
     base=llama.BASE.replace(norm=LayerNorm()),
     fields=(
         *sizes(vocab_size=50_304, d_model=2560, d_ff=6912, num_layers=32, num_heads=32, max_length=4096),
-        same("num_key_value_heads", "mixer.num_kv_heads", default=32),
+        kv_heads(default=32),
         same("layer_norm_eps", "norm.eps", default=1e-5),
         same("tie_word_embeddings", "head.tied", default=False),
         choice("hidden_act", "feed_forward.activation", GATED, default="silu"),

@@ -6,7 +6,7 @@ from transformer.models.config import ModelConfig
 from transformer.norms.norm import LayerNorm
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture, dense
-from transformer.pretrained.fields import ACTIVATIONS, all_biases, choice, fixed, same, sizes
+from transformer.pretrained.fields import ACTIVATIONS, all_biases, choice, fixed, kv_heads, same, sizes
 from transformer.pretrained.rotary_fields import rope
 from transformer.pretrained.windows import window
 
@@ -16,7 +16,7 @@ STARCODER2 = Architecture(
     base=ModelConfig(norm=LayerNorm(), feed_forward=FeedForward(activation=GELU(tanh=True))),
     fields=(
         *sizes(vocab_size=49_152, d_model=3072, d_ff=12_288, num_layers=30, num_heads=24, max_length=4096),
-        same("num_key_value_heads", "mixer.num_kv_heads", default=2),
+        kv_heads(default=2),
         same("norm_epsilon", "norm.eps", default=1e-5),
         same("tie_word_embeddings", "head.tied", default=True),
         choice("hidden_act", "feed_forward.activation", ACTIVATIONS, default="gelu_pytorch_tanh"),

@@ -205,9 +205,9 @@ def _named(fields: dict[str, Any], folder: Path) -> Architecture:
         if of_type or any(name in architecture.names for name in classes):
             return architecture
     asked = str((classes or [fields.get("model_type")])[0])
-    raise ConfigError(
-        f"{folder / CONFIG}: no architecture {asked!r}{nearest(asked, names)}; give one with architecture="
-    )
+    of_type = [name for each in ARCHITECTURES if each.model_type == fields.get("model_type") for name in each.names]
+    hint = nearest(asked, of_type or names)
+    raise ConfigError(f"{folder / CONFIG}: no architecture {asked!r}{hint}; give one with architecture=")
 
 
 def _of_config(config: ModelConfig, candidates) -> Architecture:
