@@ -195,7 +195,7 @@ def keep(trained: Outcome, published: Path) -> str:
     if not trained.healthy.any():
         return "no model is kept: every replica diverged"
     try:
-        used = trained.config.data.tokenizer
+        used = getattr(trained.config.data, "tokenizer", None)
         own = isinstance(used, FromFile) and Path(used.path) == published / "tokenizer.json"
         fields = json.loads((published / "config.json").read_text()) if own else {}
         ids = {name: value for name, value in fields.items() if name.endswith("_token_id")}
