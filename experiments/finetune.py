@@ -179,14 +179,14 @@ def conclude(arms: dict[str, Outcome], workdir: Path, published: Path) -> None:
         sys.exit(1)
 
 
-OF_TOKENS = ("tokenizer_config.json", "special_tokens_map.json", "generation_config.json")
+OF_TOKENS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json")
 """Files of a published folder that stay true of a model with its tokenizer."""
 
 
 def keep(trained: Outcome, published: Path) -> str:
-    """Write the best replica as a published model with its tokenizer; returns where, or why not. All processes call it.
+    """Write the best replica as a published model; returns where, or why not. All processes call it.
 
-    Ids of special tokens, and files about them, are those of the folder where the tokenizer is.
+    With the tokenizer of the published folder it has that, and the ids of special tokens and files about them.
     """
     folder, model, params = trained.workdir / "model", trained.config.model, trained.params()
     if not processes.is_writer():
@@ -202,7 +202,6 @@ def keep(trained: Outcome, published: Path) -> str:
         pretrained.save(folder, *((model, params) if model.weights is None else merged(model, params)), fields=ids)
     except ConfigError as error:
         return str(error)
-    shutil.copy(trained.workdir / "tokenizer.json", folder)
     for name in OF_TOKENS if own else ():
         if (published / name).is_file():
             shutil.copy(published / name, folder)

@@ -17,9 +17,8 @@ CLAIM = Claim(
     ),
     expected={"learned": "worse", "rope": "worse", "alibi": "worse"},
     recipe=(
-        "Copying alone, trained on up to 8 symbols and tested on up to 12, of which half are no longer than 8; 3 "
-        "layers. Rates are chosen by the longer test, so arms are not equally trained on 8: training ends at losses of "
-        ".16 to .36 without positions, .09 to .16 with ALiBi and below .01 with rotary positions."
+        "Copying alone, trained on 1 to 8 symbols until it copies them, and tested on 9 to 12, which are right if all "
+        "symbols are; 3 layers."
     ),
     study=on_task(
         "nope_length",
@@ -30,16 +29,15 @@ CLAIM = Claim(
             "rope": {"model.position": RoPE()},
             "alibi": {"model.position": ALiBi()},
         },
-        {"model.num_layers": 3, "steps": 1000, "batch_size": 16},
-        test=Copy(items=12),
-        learning_rates=(3e-4, 1e-3, 3e-3, 1e-2),
-        metric="accuracy",
+        {"model.num_layers": 3, "steps": 2000},
+        test=Copy(items=12, shortest=9),
+        learning_rates=(1e-3, 3e-3),
     ),
     found=(
-        "With fresh seeds ALiBi is ahead of no positions in all eight pairs, by .06; the paper's order is one of many "
-        "tasks, and this is copying alone. By the share of copies that are right in every symbol it is the other way "
-        "round: .34 without positions, .50 with learned ones, .52 with rotary ones and .46 with ALiBi (fresh: .35, "
-        ".50, .53 and .48), of a test half of which is no longer than in training. Accuracy by symbol says that "
-        "without positions longer copies go wrong later, not that they are right."
+        "Learned and rotary positions copy nothing longer, no positions .43 and ALiBi .68 of the copies (fresh: .46 "
+        "and .64). After 4,000 steps at .003 and .01 it is .61 to .73 and .80 to .90 (two seeds each), so that "
+        "neither steps nor rates make the order of these two. The paper's order is of many tasks, and this is copying "
+        "alone. Before, it was asked by symbols, after 1,000 steps of half as many copies, of a test half of which was "
+        "no longer than in training: learned and rotary positions were .13 and .26 behind, ALiBi .05 ahead."
     ),
 )

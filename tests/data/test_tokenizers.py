@@ -1,5 +1,6 @@
 """Tokenizers: round trips, special tokens, training once."""
 
+import json
 import os
 import subprocess
 import sys
@@ -395,12 +396,36 @@ def test_the_file_of_a_published_model(tmp_path):
     plain, special = (make_tokenizer(FromFile(str(tmp_path / "tokenizer.json"), special=s), []) for s in (False, True))
     assert plain.encode("b a").tolist() == [3, 2]
     assert special.encode("b a").tolist() == [0, 3, 2, 1]
+    assert (plain.opening.tolist(), special.opening.tolist()) == ([], [0])
     assert not plain.special  # its ids 0 to 4 mean something else
     assert plain.to_json() != special.to_json()
     kept = make_tokenizer(FromFile("gone.json", special=True), [], tmp_path / "tokenizer.json")
     assert kept.encode("b a").tolist() == [0, 3, 2, 1]
     with pytest.raises(ConfigError, match=r"no file gone\.json"):
         make_tokenizer(FromFile("gone.json"), [])
+
+
+@pytest.mark.parametrize("kind", ["BPE", "Unigram", "WordPiece", "WordLevel"])
+def test_what_is_put_before_a_text_is_known_of_any_tokenizer(kind):
+    """Also where no text of digits is known, and a normalizer takes some characters away."""
+    library = pytest.importorskip("tokenizers")
+    vocabulary = {"<s>": 0, "<g>": 1, "1": 2, "a": 3, "b": 4}
+    given = {"BPE": (vocabulary, []), "Unigram": ([(token, -1.0) for token in vocabulary],)}.get(kind, (vocabulary,))
+    published = library.Tokenizer(getattr(library.models, kind)(*given))
+    published.add_special_tokens(["<s>", "<g>"])
+    published.normalizer = library.normalizers.Replace(library.Regex("[0-9]"), "")
+    before = [("<s>", 0), ("<g>", 1)]
+    published.post_processor = library.processors.TemplateProcessing("<g> <s> $A", special_tokens=before)
+    assert TrainedTokenizer(published.to_str(), around=True).opening.tolist() == [1, 0]
+    assert TrainedTokenizer(published.to_str()).opening.tolist() == []
+
+
+@pytest.mark.parametrize("name", ["vocab.json", "tokenizer_config.json"])
+def test_files_beside_a_tokenizer_are_none(tmp_path, name):
+    fields = {"vocab.json": {"tokenizer": 5, "model": 7, "a": 0}, "tokenizer_config.json": {"eos_token": "</s>"}}
+    (tmp_path / name).write_text(json.dumps(fields[name]))
+    with pytest.raises(ConfigError, match=rf"{name}: its vocabulary or its settings alone; give the file tokenizer"):
+        read_tokenizer(tmp_path / name)
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_a_model_of_runs_that_diverged_is_not_kept(tmp_path):
     assert not (tmp_path / "run" / "model").exists()
 
 
-def test_a_kept_model_has_its_tokenizer_and_the_ids_of_its_special_tokens(tmp_path):
+def test_a_kept_model_has_the_published_tokenizer_and_the_ids_of_its_special_tokens(tmp_path):
     """Those of the published folder where its tokenizer is used, and none with another one."""
     library = pytest.importorskip("tokenizers")
     folder, model = published(tmp_path, GPT2)
@@ -124,7 +124,7 @@ def test_a_kept_model_has_its_tokenizer_and_the_ids_of_its_special_tokens(tmp_pa
         trained = train(RunConfig(model=model, data=data, steps=1, batch_size=2), workdir=tmp_path / name)
         assert finetune.keep(trained, tmp_path / "model") == f"the model is in {tmp_path / name / 'model'}"
         kept = tmp_path / name / "model"
-        assert (kept / "tokenizer.json").read_text() == (tmp_path / name / "tokenizer.json").read_text()
+        assert (kept / "tokenizer.json").exists() == (name == "own")
         assert json.loads((kept / "config.json").read_text())["eos_token_id"] == (7 if name == "own" else None)
         assert (kept / "generation_config.json").exists() == (name == "own")
 

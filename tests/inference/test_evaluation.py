@@ -1,5 +1,6 @@
 """What benchmarks ask of a language model, without the package that asks it."""
 
+import dataclasses
 import sys
 from dataclasses import dataclass
 
@@ -50,7 +51,7 @@ def asked():
 class Opened(CharTokenizer):
     """Puts a token before every text, as the tokenizers of Llama and Gemma do."""
 
-    opening = np.array([START], np.int32)
+    opening: np.ndarray = dataclasses.field(default_factory=lambda: np.array([START], np.int32))
 
     def encode_open(self, text):
         return np.concatenate([self.opening, self.encode(text)]) if text else np.zeros(0, np.int32)
@@ -63,6 +64,8 @@ def test_a_tokenizer_that_puts_the_start_there_does_so_once(asked, start):
         np.testing.assert_array_equal(own._after_start(text), asked._after_start(text))
     assert own.whole_log_likelihoods(TEXTS) == asked.whole_log_likelihoods(TEXTS)
     assert own.log_likelihoods([("", "ab")]) == asked.log_likelihoods([("", "ab")])
+    two = TextModel(APPLY, PARAMS, CONFIG, Opened(" abcdef", opening=np.array([5, START], np.int32)), start=start)
+    assert two.whole_log_likelihoods(["ab"]) == [two.log_likelihoods([("", "ab")])[0][0]]
 
 
 def logs_after(tokens) -> np.ndarray:

@@ -353,6 +353,10 @@ def test_an_index_of_what_is_not_there(folder, index, match):
     [
         ({"use_qk_norm": True, "zeta": 1}, r"config.json: not supported: use_qk_norm, zeta"),
         ({"num_hiden_layers": 3}, r"config.json: not supported: num_hiden_layers; did you mean 'num_hidden_layers'\?$"),
+        (
+            {"num_hiden_layers": 3, "alpha": 1},
+            r"not supported: alpha, num_hiden_layers; did you mean 'num_hidden_layers'",
+        ),
         ({"quantization_config": {"bits": 4}}, r"config.json: not supported: quantization_config$"),
         (
             {"architectures": ["LlamaModel"]},
@@ -642,6 +646,7 @@ def test_null_is_not_the_same_as_nothing_where_published_code_tells_them_apart()
 def test_lists_have_a_value_for_each_layer(architecture, name, values):
     with pytest.raises(ConfigError, match=rf"^{name}: {len(values)} values for 4 layers$"):
         architecture.read_config({"num_hidden_layers": 4, name: values})
+    assert architecture.read_config({"num_hidden_layers": 4, name: None}).num_layers == 4
 
 
 def test_an_unknown_kind_of_layer_is_refused():

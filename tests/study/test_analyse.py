@@ -41,6 +41,14 @@ def test_an_arm_that_always_fails_and_one_that_learns_nothing(tmp_path):
     assert named(made.report(tmp_path, {"base": np.r_[[NAN] * 5, 3], "arm": BASE}))["arm"].verdict == "fails less often"
 
 
+def test_failures_against_the_interval_are_said(tmp_path):
+    """Seven runs of the baseline fail, and where none does it is ahead: neither is told."""
+    base, arm = np.r_[np.full(41, 3.0), [NAN] * 7], np.r_[3.1 + 0.01 * np.arange(41) / 41, [3.0] * 7]
+    report = made.report(tmp_path, {"base": base, "arm": arm})
+    assert named(report)["arm"].verdict == "unresolved"
+    assert "arm: it fails less often (p = 0.012), but by its interval it is worse" in report.warnings()
+
+
 def test_a_loss_above_that_of_a_guess_is_no_failure_unless_the_study_says_so(tmp_path):
     """A model that has not yet learned a task may be far above log V and right in half of the answers."""
     arms = {"base": BASE + 5, "arm": BASE + 3}

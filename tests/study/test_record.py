@@ -43,6 +43,7 @@ def test_every_pooled_study_is_a_look(tmp_path):
         made.record(tmp_path / name, arms, first_seed=6 * i).write(tmp_path / name)
     report = read_study(*(tmp_path / name for name in "abc"))
     assert report.record.looks == [6, 12, 18]
+    assert read_study(*(tmp_path / name for name in "aba")).record.looks == [6, 12]  # no seed twice, and no look
     assert named(report)["arm"].compared.p == pytest.approx(3 * stats.ttest_1samp(0.006 + spread, 0).pvalue)
     assert any("error 0.05 over 3 looks at the results" in line for line in report.summary())
 

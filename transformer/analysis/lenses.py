@@ -1,7 +1,7 @@
 """The stream read as logits: after each sublayer, and split into what each sublayer and head adds to it."""
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -39,7 +39,7 @@ def logit_lens(apply: Apply, params: Params, *args: Any, **kwargs: Any) -> dict[
     def read(stream):
         return intervene(apply, {places[-1]: lambda _: stream})(params, *args, **kwargs)
 
-    return dict(zip(places, jax.lax.map(read, jnp.stack([streams[name] for name in places])), strict=True))
+    return dict(zip(places, _of_each(read, jnp.stack([streams[name] for name in places])), strict=True))
 
 
 def logit_attribution(
@@ -82,7 +82,7 @@ def logit_attribution(
         return of_target(intervene(apply, {last: lambda _: stream} | frozen)(params, *args, **kwargs))
 
     added = _Known(functools.partial(apply, **kwargs), (params, *args), shapes, found).added(places)
-    nothing, *read_off = jax.lax.map(read, jnp.stack([jnp.zeros_like(found[first]), *added.values()]))
+    nothing, *read_off = _of_each(read, jnp.stack([jnp.zeros_like(found[first]), *added.values()]))
     parts = {name: own - nothing for name, own in zip(added, read_off, strict=True)}
     return parts | {"rest": of_target(logits) - sum(parts.values())}
 
@@ -117,7 +117,7 @@ class _Known(NamedTuple):
 
         if _same(alone(self.found[before]), self.found[before]):
             return added
-        nothing, *own = jax.lax.map(alone, jnp.stack([jnp.zeros_like(self.found[before]), *added.values()]))
+        nothing, *own = _of_each(alone, jnp.stack([jnp.zeros_like(self.found[before]), *added.values()]))
         return {name: each - nothing for name, each in zip(added, own, strict=True)}
 
     def heads(self, place: str, sublayer: str) -> Activations:
@@ -128,7 +128,7 @@ class _Known(NamedTuple):
             return self.stream_at(place, z, {z: lambda z_BLHK: z_BLHK * chosen_H[:, None].astype(z_BLHK.dtype)})
 
         choices = jnp.concatenate([jnp.zeros((1, num_heads), jnp.float32), jnp.eye(num_heads, dtype=jnp.float32)])
-        silent, *alone = jax.lax.map(with_heads, choices)
+        silent, *alone = _of_each(with_heads, choices)
         return {f"{sublayer}.head_{head}": own - silent for head, own in enumerate(alone)}
 
     def stream_at(self, place: str, since: str, changes: Mapping[str, Intervention]) -> jax.Array:
@@ -137,6 +137,14 @@ class _Known(NamedTuple):
         divisors = [name for name in names[names.index(since) : names.index(place)] if name.endswith(".scale")]
         kept = {name: lambda _, scale=self.found[name]: scale for name in divisors}
         return run_with_cache(self.apply, *self.inputs, names=place, interventions={**kept, **changes})[1][place]
+
+
+def _of_each(f: Callable[[jax.Array], jax.Array], arrays: jax.Array) -> jax.Array:
+    """`f` of each array, at once, or one after another where a part of the model has no `vmap`: products of experts."""
+    try:
+        return jax.vmap(f)(arrays)
+    except NotImplementedError:
+        return jax.lax.map(f, arrays)
 
 
 def _same(one: jax.Array, other: jax.Array) -> bool:

@@ -245,8 +245,11 @@ class TrainedTokenizer:
     @functools.cached_property
     def opening(self) -> np.ndarray:
         """What the definition puts before a text, (L,) int32."""
-        tokens_L, own_L = self._encode("0")
-        return tokens_L[: int(own_L.argmax())]
+        for token in range(self.vocab_size) if self.around else ():
+            tokens_L, own_L = self._encode(self._tokenizer.decode([token]))
+            if own_L.any():
+                return tokens_L[: int(own_L.argmax())]
+        return np.zeros(0, np.int32)
 
     def _encode(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         """(tokens, which of them are of the text and not put around it), (L,) each."""
@@ -331,8 +334,9 @@ def read_tokenizer(path: Path, around: bool = False) -> Tokenizer:
         fields = parsed(definition, str(path))
         if not isinstance(fields, dict):
             raise ConfigError(f"{path}: holds no object with fields")
-        kind = None if "model" in fields else fields.pop("tokenizer", None)
-        if "model" not in fields and (kind is None or isinstance(kind, int)):
+        trained = isinstance(fields.get("model"), dict)
+        kind = None if trained else fields.pop("tokenizer", None)
+        if not trained and (kind is None or isinstance(kind, int)):
             raise ConfigError(f"{path}: its vocabulary or its settings alone; give the file tokenizer.json")
         if kind is None:
             return TrainedTokenizer(definition, around).checked()

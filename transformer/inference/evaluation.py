@@ -115,8 +115,8 @@ class TextModel:
 
     def whole_log_likelihoods(self, texts: Sequence[str]) -> list[float]:
         """log P of each text, in nats: every token is a label once, in windows that do not overlap."""
-        tokens = [self._after_start(text) for text in texts]
-        return [log for log, _ in self._scores([(tokens_L, max(0, len(tokens_L) - 1)) for tokens_L in tokens])]
+        tokens, given = [self._after_start(text) for text in texts], max(1, len(self._after_start("")))
+        return [log for log, _ in self._scores([(tokens_L, max(0, len(tokens_L) - given)) for tokens_L in tokens])]
 
     def continuations(self, requests: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
         """What is written after each context, up to the first of the texts that its options name as an end.

@@ -79,7 +79,7 @@ class Architecture:
         neutral, unused = re.compile(f"{NEUTRAL}|{self.neutral}"), re.compile(UNUSED)
         left = [name for name in fields if name not in known and not neutral.fullmatch(name)]
         if unknown := sorted(name for name in left if fields[name] or not unused.fullmatch(name)):
-            near = difflib.get_close_matches(unknown[0], known, n=1, cutoff=0.9)
+            near = [one for name in unknown for one in difflib.get_close_matches(name, known, n=1, cutoff=0.9)]
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise ConfigError(f"not supported: {', '.join(unknown)}{hint}")
         changes: dict[str, Any] = {}

@@ -5,7 +5,7 @@ from transformer.mixers.attention.attention import Attention
 from transformer.mixers.recurrent.mamba2 import Mamba2
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture, dense, norm
-from transformer.pretrained.fields import BIASES, Field, Json, first, fixed, listed, mixers, same
+from transformer.pretrained.fields import BIASES, Field, Json, first, fixed, layer_values, mixers, same
 from transformer.pretrained.recurrent import KINDS, expand, mamba2_rows, of_attention, step_limits
 from transformer.pretrained.rotary_fields import rope
 
@@ -34,7 +34,7 @@ def _mixers() -> Field:
             bias=BIASES if fields.get("attention_bias", False) else (),
         )
         attending = fields.get("attn_layer_indices") or ()
-        types = listed("layer_types", fields) or listed("layers_block_type", fields)
+        types = layer_values("layer_types", fields) or layer_values("layers_block_type", fields)
         kinds = types or [KINDS[i in attending] for i in range(fields.get("num_hidden_layers", NUM_LAYERS))]
         return [attention if attends else recurrent for attends in of_attention(kinds)]
 

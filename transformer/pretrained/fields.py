@@ -197,14 +197,14 @@ def one_turn(kinds: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(kinds[:period])
 
 
-def listed(name: str, fields: Json) -> Sequence[Any] | None:
+def layer_values(name: str, fields: Json) -> Sequence[Any] | None:
     """The values of all layers in a field that may be null.
 
     Raises:
-      ConfigError: there is not one for each layer.
+      ConfigError: they are not as many as the layers that the file has.
     """
-    values = fields.get(name)
-    if values and len(values) != (layers := fields.get("num_hidden_layers", len(values))):
+    values, layers = fields.get(name), fields.get("num_hidden_layers")
+    if values and layers is not None and len(values) != layers:
         raise ConfigError(f"{name}: {len(values)} values for {layers} layers")
     return values
 

@@ -9,7 +9,7 @@ from transformer.mixers.mixer import Mixer
 from transformer.mixers.recurrent.delta import GatedDeltaNet
 from transformer.mixers.recurrent.mamba2 import Mamba2
 from transformer.pretrained.architecture import Row
-from transformer.pretrained.fields import Field, Json, first, listed
+from transformer.pretrained.fields import Field, Json, first, layer_values
 
 KINDS = ("linear_attention", "full_attention")
 """Words for the kinds of layers."""
@@ -53,7 +53,7 @@ def attending(fields: Json, num_layers: int) -> list[bool]:
     """Which layers are of attention, as they are listed, or else the last of every few; `num_layers` by default."""
     every = fields.get("full_attention_interval", 4)
     usual = [KINDS[(i + 1) % every == 0] for i in range(fields.get("num_hidden_layers", num_layers))]
-    return of_attention(listed("layer_types", fields) or usual)
+    return of_attention(layer_values("layer_types", fields) or usual)
 
 
 def of_attention(kinds: Sequence[str]) -> list[bool]:

@@ -1,5 +1,6 @@
 """SmolLM 3 (2025)."""
 
+from transformer.core.errors import ConfigError
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture
 from transformer.pretrained.fields import (
@@ -10,7 +11,6 @@ from transformer.pretrained.fields import (
     choice,
     fixed,
     kv_heads,
-    listed,
     of_layers,
     same,
     sizes,
@@ -27,7 +27,9 @@ def _positions() -> Field:
 
     def read(fields):
         every, layers = fields.get("no_rope_layer_interval", 4), fields.get("num_hidden_layers", NUM_LAYERS)
-        rotated = listed("no_rope_layers", fields) or [(i + 1) % every for i in range(layers)]
+        rotated = (fields.get("no_rope_layers") or [(i + 1) % every for i in range(layers)])[:layers]
+        if len(rotated) < layers:
+            raise ConfigError(f"no_rope_layers: {len(rotated)} values for {layers} layers")
         found = rotary.read(fields)
         return found | by_layer({"position": [found["position"] if turned else None for turned in rotated]})
 

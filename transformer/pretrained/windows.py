@@ -6,7 +6,7 @@ from typing import Any
 from transformer.core.errors import ConfigError, nearest
 from transformer.mixers.attention.sparsity import SlidingWindow
 from transformer.positions.rotary import RoPE
-from transformer.pretrained.fields import Field, Json, by_layer, listed, of_layers
+from transformer.pretrained.fields import Field, Json, by_layer, layer_values, of_layers
 from transformer.pretrained.rotary_fields import read_rope, write_rope
 
 KINDS: tuple[str, str] = ("full_attention", "sliding_attention")
@@ -36,7 +36,7 @@ def windows(*theirs: str, usual: Usual, size: int) -> Field:
 
 def read_windows(fields: Json, usual: Usual, size: int) -> list[SlidingWindow | None]:
     """The window of each layer, as the file lists them, or else as `usual` says."""
-    kinds = listed("layer_types", fields) or [KINDS[slides] for slides in usual(fields)]
+    kinds = layer_values("layer_types", fields) or [KINDS[slides] for slides in usual(fields)]
     if unknown := next((kind for kind in kinds if kind not in KINDS), None):
         raise ConfigError(f"layer_types: no {unknown!r}{nearest(str(unknown), KINDS)}")
     return [SlidingWindow(fields.get("sliding_window", size)) if kind == KINDS[1] else None for kind in kinds]

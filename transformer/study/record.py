@@ -1,8 +1,6 @@
 """What a study asked and which runs answer it, as a file: a report is made from it and the runs alone."""
 
 import dataclasses
-import functools
-import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -164,16 +162,19 @@ def read_runs(arm: ArmRecord, read: Callable[[str], Run]) -> list[list[Run]]:
 def pooled(workdirs: Sequence[Path]) -> Record:
     """The records of studies with the same arms as one, with the seeds of all.
 
-    Each of them counts as a look: what was read of the first may be why there is a second.
+    Each that adds seeds counts as a look: what was read of the first may be why there is a second.
 
     Raises:
       ConfigError: a folder holds no study, they ask different questions, or an arm is another one.
     """
     first, *others = [_placed(read_record(workdir), workdir) for workdir in workdirs]
+    record, looks = first, first.looks
     for other in others:
         _check_pooled(first, other)
-    looks = list(itertools.accumulate(record.looks[-1] for record in (first, *others)))
-    return dataclasses.replace(functools.reduce(_pooled, others, first), looks=looks)
+        record = _pooled(record, other)
+        if (seeds := max(len(arm.seeds) for arm in record.arms.values())) > looks[-1]:
+            looks = [*looks, seeds]
+    return dataclasses.replace(record, looks=looks)
 
 
 def _placed(record: Record, workdir: Path) -> Record:

@@ -209,7 +209,9 @@ class Report:
                 "other steps or another task"
             )
         answers = self.contrasts.items()
-        said += [f"{name}: {doubt}" for name, answer in answers if (doubt := _of_few(answer) or _of_ranks(answer))]
+        for name, answer in answers:
+            doubt = _of_few(answer) or _of_ranks(answer) or _of_failures(answer)
+            said += [f"{name}: {doubt}"] if doubt else []
         doubts: dict[str, list[str]] = {}
         for arm in self.arms:
             for doubt in arm.doubts:
@@ -334,6 +336,15 @@ def _of_few(answer: Comparison) -> str:
         return ""
     how = " of signed ranks, which judge failed runs and equal differences" if answer.n > 1 else ""
     return f"n = {answer.n} is too few for an interval{how}"
+
+
+def _of_failures(answer: Comparison) -> str:
+    """What the interval says against the shares of failures; nothing where they say no opposite things."""
+    low, high = answer.interval
+    if answer.verdict != "unresolved" or low <= 0 <= high:
+        return ""
+    fails, is_then = ("less", "worse") if low > 0 else ("more", "better")
+    return f"it fails {fails} often (p = {answer.p_failures:.2g}), but by its interval it is {is_then}"
 
 
 def _of_ranks(answer: Comparison) -> str:
