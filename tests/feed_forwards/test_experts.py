@@ -1,5 +1,6 @@
 """Experts as a feed-forward sublayer."""
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +11,7 @@ from transformer.feed_forwards.experts import TopKExperts
 from transformer.functional.masks import Tokens
 from transformer.mixers.mixer import Context
 from transformer.models.config import ModelConfig
+from transformer.testing.subject import Subject, small, tokens_of
 
 KEY = jax.random.key(0)
 WIDE = ModelConfig(d_model=16, initializer=Normal(0.4))
@@ -69,3 +71,18 @@ def test_experts_with_biases_by_hand():
         made = [h @ outs[e] + np.asarray(module.out_bias[...])[e] for h, e in zip(hidden, chosen, strict=True)]
         expected.append(sum(w * own for w, own in zip(weights, made, strict=True)))
     np.testing.assert_allclose(module(X, context=Context(TOKENS))[0][0], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_vmap_over_inputs_and_gradients_of_each():
+    """JAX's ragged product is mapped over all of its arguments or none."""
+    own = Subject(small(feed_forward=TopKExperts(4, top=2)))
+    tokens = jnp.asarray(tokens_of(3))
+
+    def loss(params, tokens_L):
+        return own.apply(params, tokens_L[None]).mean()
+
+    one_by_one = [jax.grad(loss)(own.params, row) for row in tokens]
+    each = jax.vmap(jax.grad(loss), (None, 0))(own.params, tokens)
+    chex.assert_trees_all_close(each, jax.tree.map(lambda *leaves: jnp.stack(leaves), *one_by_one), atol=1e-5)
+    together = jax.vmap(lambda row: own.apply(own.params, row[None])[0])(tokens)
+    np.testing.assert_allclose(together, own.apply(own.params, tokens), atol=1e-6)

@@ -110,8 +110,19 @@ def _mean(x_BLX: jax.Array, valid_BL: jax.Array | None) -> jax.Array:
 
 def expert_products(x_XD: jax.Array, kernels_EDF: jax.Array, sizes_E: jax.Array) -> jax.Array:
     """Each row times the kernel of its expert, (X, F) in the dtype of `x_XD`; rows are in the order of the experts."""
-    product = side_by_side if platform() == "tpu" else lax.ragged_dot
+    product = side_by_side if platform() == "tpu" else _mapped_together
     return product(x_XD, kernels_EDF.astype(x_XD.dtype), sizes_E).astype(x_XD.dtype)
+
+
+def _mapped_together(x_XD: jax.Array, kernels_EDF: jax.Array, sizes_E: jax.Array) -> jax.Array:
+    """`lax.ragged_dot`, of whose arguments `vmap` has to map all or none: each gets a 0 that depends on the others."""
+
+    def total(numbers: jax.Array) -> jax.Array:
+        return numbers.sum(dtype=sizes_E.dtype)
+
+    nothing = 0 * (total(x_XD[:1] > 0) + total(kernels_EDF[:1] > 0) + total(sizes_E))
+    own = nothing.astype(x_XD.dtype)
+    return lax.ragged_dot(x_XD + own, kernels_EDF + own, sizes_E + nothing)
 
 
 @jax.custom_vjp
