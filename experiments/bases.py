@@ -62,11 +62,33 @@ def on_bases(name: str, changes: Changes, without: Changes | None = None, **fiel
       without: what undoes it in a base that has it; None: nothing.
       fields: of the study.
     """
-    arms, contrasts = {}, {}
-    for base, own in {"plain": {}, "modern": MODERN}.items():
-        arms |= {base: {**own, **(without or {})}, f"{base}, {name}": {**own, **changes}}
-        contrasts[base] = {f"{base}, {name}": 1.0, base: -1.0}
+    arms, contrasts = _with_and_without(name, changes, {"plain": {}, "modern": MODERN}, without or {})
     return Study(name, PLAIN, arms, contrasts=contrasts, **USUAL | fields)
+
+
+def _with_and_without(
+    effect: str, changes: Changes, bases: Mapping[str, Changes], without: Changes
+) -> tuple[dict[str, Changes], dict[str, dict[str, float]]]:
+    """The two arms of each base, and the question of each: the change against what is without it."""
+    arms, contrasts = {}, {}
+    for base, own in bases.items():
+        arms |= {base: {**own, **without}, f"{base}, {effect}": {**own, **changes}}
+        contrasts[base] = {f"{base}, {effect}": 1.0, base: -1.0}
+    return arms, contrasts
+
+
+def in_eight_layers(name: str, effect: str, changes: Changes) -> Study:
+    """`on_bases` for what needs depth: eight layers of width 32 and 2,000 steps; `effect` is in the names of arms."""
+    narrow = {**MODERN, "model.feed_forward": FeedForward(activation=GLU(gate=SiLU()), d_ff=85)}
+    arms, contrasts = _with_and_without(effect, changes, {"plain": {}, "modern": narrow}, {})
+    deep = {
+        "model.num_layers": 8,
+        "model.d_model": 32,
+        "model.feed_forward.d_ff": 128,
+        "steps": 2000,
+        "optimizer.warmup_steps": 200,
+    }
+    return on_text(name, arms, deep, contrasts=contrasts, learning_rates=LONGER_RATES[1:])
 
 
 def on_text(name: str, arms: Mapping[str, Changes], base: Changes | None = None, **fields: Any) -> Study:

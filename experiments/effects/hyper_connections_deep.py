@@ -1,8 +1,7 @@
 """Hyper-connections in more layers than two."""
 
-from experiments.bases import on_text
+from experiments.bases import in_eight_layers
 from experiments.effects.hyper_connections import CLAIM as SHALLOW
-from experiments.effects.value_residual_deep import NARROW_MODERN
 from transformer.residuals.multi_stream import HyperConnections
 from transformer.runs.optimizer import ParameterGroup
 from transformer.study.claim import Claim
@@ -22,27 +21,7 @@ CLAIM = Claim(
         "Connections learn at a tenth of the rate of the rest, .0002 to .0016: in the paper all learn at .0004, but "
         "matrices as small as these take more. Initial output matrices are not larger by √n, as there (from memory)."
     ),
-    study=on_text(
-        "hyper_connections_deep",
-        {
-            "plain": {},
-            "plain, hyper_connections": STREAMS,
-            "modern": NARROW_MODERN,
-            "modern, hyper_connections": {**NARROW_MODERN, **STREAMS},
-        },
-        {
-            "model.num_layers": 8,
-            "model.d_model": 32,
-            "model.feed_forward.d_ff": 128,
-            "steps": 2000,
-            "optimizer.warmup_steps": 200,
-        },
-        contrasts={
-            "plain": {"plain, hyper_connections": 1.0, "plain": -1.0},
-            "modern": {"modern, hyper_connections": 1.0, "modern": -1.0},
-        },
-        learning_rates=(2e-3, 4e-3, 8e-3, 1.6e-2),
-    ),
+    study=in_eight_layers("hyper_connections_deep", "hyper_connections", STREAMS),
     found=(
         "Better in the modern base, by 2.2 % of the loss (fresh: 2.8 %), as with two layers. The plain base, where two "
         "layers show a cost of .06, is open: it takes .016 with them, the highest rate tried, at which some runs end "
