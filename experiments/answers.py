@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from transformer.data.order import ORDER
+from transformer.data.pairs import Pairs, PairsConfig
 from transformer.study.archive import SUFFIX, Archives
 from transformer.study.claim import Claim, Finding
+from transformer.study.comparison import Comparison
 from transformer.study.report import Report
-from transformer.study.statistics import Comparison
 from transformer.study.tables import signed
 
 
@@ -51,7 +52,8 @@ class Answer:
     @property
     def older(self) -> bool:
         """Whether its runs read their rows in another order than runs do now, of text with repetitions."""
-        return self.report.record.data.get("order") != ORDER
+        pairs = isinstance(self.claim.study.base.data, PairsConfig)
+        return self.report.record.data.get("order") != (Pairs.order_version if pairs else ORDER)
 
     @property
     def command(self) -> str:

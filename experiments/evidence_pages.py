@@ -63,7 +63,7 @@ COLUMNS = (
 """Of the tables."""
 
 
-OLDER = "; with the order of rows (and the text) of before 2026-11-29"
+OLDER = "; with the order of rows (or the text) of an earlier version"
 """What is said of runs of before."""
 
 

@@ -15,7 +15,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from experiments import cli, dry_run
+from experiments import cli
 from experiments.command import way_on
 from experiments.sections import RUN, Sections
 from transformer.analysis.counts import parameter_count, step_flops
@@ -151,6 +151,8 @@ def train_command(
     cli.check_rate(command)
     config = data.complete(cli.fields_of(command, kind))
     if command.dry_run:
+        from experiments import dry_run  # loaded late: it knows studies, and so their pictures
+
         print(dry_run.told(config, command.grid(), cli.fields_of(command.preset or command, kind), data))
         sys.exit()
     runtime.start()

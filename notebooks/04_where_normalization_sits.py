@@ -31,7 +31,7 @@ import numpy as np
 
 import transformer as T
 from transformer.core import runtime
-from transformer.study.statistics import Scores, compare
+from transformer.study.comparison import Scores, compare
 
 DEPTH, SEEDS, STEPS = 6, 4, 120
 runtime.start()  # before the first array: each core becomes a device

@@ -30,7 +30,8 @@ import numpy as np
 
 import transformer as T
 from transformer.core import runtime
-from transformer.study.statistics import Scores, compare, mean_interval
+from transformer.study.comparison import Scores, compare
+from transformer.study.statistics import mean_interval
 from transformer.study.tuning import Tuning
 
 folder = Path(tempfile.mkdtemp())

@@ -17,7 +17,8 @@ import numpy as np
 from scipy import stats
 
 from transformer.study.analyse import FEW
-from transformer.study.statistics import ABNORMAL, ALPHA, Comparison, compare, normality_p
+from transformer.study.comparison import Comparison, compare
+from transformer.study.statistics import ABNORMAL, ALPHA, normality_p
 from transformer.study.tuning import Tuning
 
 GOAL = 0.055

@@ -65,6 +65,11 @@ def test_help_needs_no_jax():
         assert f"\n  {word} " in done.stdout
 
 
+def test_commands_of_runs_start_without_what_studies_need():
+    code = "import sys, experiments.run_command; assert not {'scipy', 'matplotlib'} & {*sys.modules}"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
 UNTIL_START = """
 import sys
 from jax._src import xla_bridge

@@ -10,7 +10,8 @@ from tests.study.conftest import tiny
 from transformer.core.errors import ConfigError
 from transformer.study.analyse import read_study
 from transformer.study.claim import Claim
-from transformer.study.statistics import Comparison, Interval
+from transformer.study.comparison import Comparison
+from transformer.study.statistics import Interval
 from transformer.study.study import Study
 
 

@@ -6,20 +6,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from transformer.study.comparison import Scores, change, compare, readings
 from transformer.study.statistics import (
     ALPHA,
     UNKNOWN,
     Interval,
-    Scores,
-    change,
-    compare,
     correlation,
     detectable_difference,
     mean_correlation,
     mean_interval,
     normality_p,
     ranks,
-    readings,
     share_interval,
     student,
     unseen_share,

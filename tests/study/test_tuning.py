@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from transformer.study.statistics import compare
+from transformer.study.comparison import compare
 from transformer.study.tuning import Tuning
 
 INF = np.inf

@@ -11,16 +11,14 @@ import numpy as np
 
 from transformer.core.errors import ConfigError
 from transformer.core.files import Damaged
+from transformer.study.comparison import Comparison, Scores, compare
 from transformer.study.record import NOISE, ArmRecord, Record, noise_name, pooled, read_record, read_runs
 from transformer.study.report import ArmReport, Estimate, Report
 from transformer.study.runs import Run, read_run
 from transformer.study.statistics import (
     ABNORMAL,
     ALPHA,
-    Comparison,
     Interval,
-    Scores,
-    compare,
     mean_correlation,
     mean_interval,
     normality_p,

@@ -6,8 +6,8 @@ from typing import Literal
 
 from transformer.core.checks import check_type
 from transformer.core.errors import ConfigError, nearest
+from transformer.study.comparison import Comparison
 from transformer.study.report import Report
-from transformer.study.statistics import Comparison
 from transformer.study.study import Study
 
 Expected = Literal["better", "worse", "equal", "not worse"]

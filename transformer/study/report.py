@@ -13,9 +13,10 @@ from rich.table import Table
 
 from transformer.core.errors import ConfigError
 from transformer.study import pages, plan
+from transformer.study.comparison import Comparison, change
 from transformer.study.record import ArmRecord, Record
 from transformer.study.runs import SUMS
-from transformer.study.statistics import ALPHA, UNKNOWN, Comparison, Interval, change, unseen_share
+from transformer.study.statistics import ALPHA, UNKNOWN, Interval, unseen_share
 from transformer.study.tables import tables, verdicts
 from transformer.training.metrics import Curve, finite
 

@@ -197,7 +197,11 @@ class Running:
             reference=reference(base.config, self.data),
             plan=kept,
             config=study.to_json(),
-            data={"source": self.data.source, "fingerprint": self.data.fingerprint, "order": ORDER},
+            data={
+                "source": self.data.source,
+                "fingerprint": self.data.fingerprint,
+                "order": getattr(self.data, "order_version", ORDER),
+            },
             environment={"command": shlex.join(["python", *sys.orig_argv[1:]]), **environment()},
             runs=os.path.relpath(self.runs, self.workdir),
         )

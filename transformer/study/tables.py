@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from transformer.study.statistics import Comparison
+from transformer.study.comparison import Comparison
 
 if TYPE_CHECKING:
     from transformer.study.report import ArmReport, Estimate, Report

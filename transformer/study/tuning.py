@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from transformer.study.statistics import Scores
+from transformer.study.comparison import Scores
 from transformer.training.metrics import charged
 
 
