@@ -196,13 +196,14 @@ CONFOUNDED = (
     "Models differ in more than their names say. DeltaNet, its gated forms and Mamba-2 come with a convolution of "
     "four tokens, as published, and RWKV-7 mixes in the token before; softmax, linear, GLA and minGRU have none, and "
     "a convolution alone takes softmax to the place of *short convolution*. The state of minGRU is a sixteenth of "
-    "that of GLA. A window of 8 sees all of a sum, and is softmax there. Of modular sums a hundred are held out, in "
-    "one batch, so that rates are chosen by the answers that are shown. Strings for parity come as often as they are "
-    "drawn; of distinct ones few are short, and without these every model but one had 0.49. Parity of so few bits is "
-    "also a table of how many there are of each, which has 0.99 of it: sums over the tokens are enough. All runs but "
-    "those of parity are of the [order of rows](statistics.md#what-it-cannot-do) of before 2026-11-29, and RWKV-7 "
-    "began with other shares of the token before; as both are now, it has 0.61 ± 0.05 of the phone book, 0.93 ± 0.01 "
-    "of copying longer and 0.01 ± 0.02 of modular sums, and softmax 0.33 ± 0.04, 0.53 ± 0.01 and 0.55 ± 0.15."
+    "that of GLA. A window of 8 sees all of a sum, and is softmax there. Tests of *longer* have texts of all lengths "
+    "up to the longest, also those of training. Of modular sums a hundred are held out, in one batch, so that rates "
+    "are chosen by the answers that are shown. Strings for parity come as often as they are drawn; of distinct ones "
+    "few are short, and without these every model but one had 0.49. Parity of so few bits is also a table of how many "
+    "there are of each, which has 0.99 of it: sums over the tokens are enough. All runs but those of parity are of "
+    "the [order of rows](statistics.md#what-it-cannot-do) of before 2026-11-29, and RWKV-7 began with other shares of "
+    "the token before; as both are now, it has 0.61 ± 0.05 of the phone book, 0.93 ± 0.01 of copying longer and 0.01 "
+    "± 0.02 of modular sums, and softmax 0.33 ± 0.04, 0.53 ± 0.01 and 0.55 ± 0.15."
 )
 
 

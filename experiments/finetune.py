@@ -50,6 +50,7 @@ from transformer.training.outcome import Outcome
 PUBLISHED = (
     {"model of others": ("from_",)} | RUN | {"data": ("data.path", "data.tokenizer", "data.validation_fraction")}
 )
+TOKENIZER = "tokenizer.json"
 FROM = Annotated[str, tyro.conf.arg(name="from")]
 HOW: dict[str, Any] = {
     "optimizer": OptimizerConfig(warmup_steps=20),
@@ -82,7 +83,10 @@ def main() -> None:
     else:
         folder = str(pretrained.find(asked(words), WEIGHTS))
         published = pretrained.load_config(folder)
-        default = of_classes(published, folder) if classes else of_text(published, folder)
+        if cli.value_of(words, "--data.tokenizer") is None:
+            check_tokenizer(Path(folder))
+        path = cli.value_of(words, "--data.path")
+        default = of_classes(published, folder, path) if classes else of_text(published, folder)
     name, kind = ("classes", ClassificationRun) if classes else ("text", RunConfig)
     command = cli.parse(type(default), {name: default}, description=__doc__)
     data, begins = load(command), {"pretrained": functools.partial(fitting, folder), "scratch": None}
@@ -100,6 +104,19 @@ def asked(words: list[str]) -> str:
     return named
 
 
+def check_tokenizer(folder: Path) -> None:
+    """Raise `ConfigError` where the folder has a tokenizer, but not as tokenizer.json: tokens of another mean nothing
+    to the model."""
+    there = [
+        name for name in ("vocab.json", "vocab.txt", "spiece.model", "tokenizer.model") if (folder / name).exists()
+    ]
+    if there and not (folder / TOKENIZER).exists():
+        raise ConfigError(
+            f"from: {folder} has {there[0]} and no {TOKENIZER}, which is what is read; make it, or choose "
+            "data.tokenizer"
+        )
+
+
 def of_text(published: ModelConfig, folder: str) -> Text:
     """The defaults for a language model."""
     if published.kind != "tokens" or not published.causal:
@@ -107,20 +124,20 @@ def of_text(published: ModelConfig, folder: str) -> Text:
     return Text(from_=folder, model=published, data=TextConfig(tokenizer=tokenizer(folder, Char())), **HOW)
 
 
-def of_classes(published: ModelConfig, folder: str) -> Classes:
-    """The defaults for a classifier: the layers of the published model under a new output."""
+def of_classes(published: ModelConfig, folder: str, path: str | None = None) -> Classes:
+    """The defaults for a classifier of the texts of a file: the layers of the published model under a new output."""
     if type(published) not in (ModelConfig, ClassifierConfig):
         raise ConfigError(f"from: {folder} is a {type(published).__name__}, no model of tokens alone")
     fields = {f.name: getattr(published, f.name) for f in dataclasses.fields(ModelConfig)}
     fields["head"] = dataclasses.replace(published.head, transform=None, bias=False, score_mod=None)
     pooling = published.pooling if isinstance(published, ClassifierConfig) else MeanPooling()
-    data = LabelledConfig(tokenizer=tokenizer(folder, Word()))
+    data = LabelledConfig() if path is None else LabelledConfig(path=path, tokenizer=tokenizer(folder, Word()))
     return Classes(from_=folder, model=ClassifierConfig(**fields, pooling=pooling), data=data, **HOW)
 
 
 def tokenizer(folder: str, otherwise: Tokenization) -> Tokenization:
     """The tokenizer of the folder, with the tokens it puts around a text, or `otherwise` where it has none."""
-    path = Path(folder) / "tokenizer.json"
+    path = Path(folder) / TOKENIZER
     return FromFile(str(path), special=isinstance(otherwise, Word)) if path.is_file() else otherwise
 
 
@@ -179,7 +196,7 @@ def conclude(arms: dict[str, Outcome], workdir: Path, published: Path) -> None:
         sys.exit(1)
 
 
-OF_TOKENS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json")
+OF_TOKENS = (TOKENIZER, "tokenizer_config.json", "special_tokens_map.json", "generation_config.json")
 """Files of a published folder that stay true of a model with its tokenizer."""
 
 
@@ -196,7 +213,7 @@ def keep(trained: Outcome, published: Path) -> str:
         return "no model is kept: every replica diverged"
     try:
         used = getattr(trained.config.data, "tokenizer", None)
-        own = isinstance(used, FromFile) and Path(used.path) == published / "tokenizer.json"
+        own = isinstance(used, FromFile) and Path(used.path) == published / TOKENIZER
         fields = json.loads((published / "config.json").read_text()) if own else {}
         ids = {name: value for name, value in fields.items() if name.endswith("_token_id")}
         pretrained.save(folder, *((model, params) if model.weights is None else merged(model, params)), fields=ids)

@@ -123,6 +123,8 @@ PRESETS = {"scan": SCAN, "multi30k-tiny": MULTI30K_TINY, "multi30k-cpu": MULTI30
 
 def main() -> None:
     command = cli.parse(Command, PRESETS, description=__doc__)
+    if command.preset in (MULTI30K_TINY, MULTI30K_CPU) and command.data.source is None:
+        raise ConfigError("data.source: the presets of Multi30k are for pairs of yours; give it")
     strategies = [Strategy.parse(text, "decoding") for text in command.decoding]
     other = other_split(command)
     run(command, strategies)

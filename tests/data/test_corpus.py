@@ -74,10 +74,31 @@ def test_wrong_files_are_one_line(tmp_path):
 
 def test_a_text_of_separators_alone_has_no_documents(tmp_path):
     (tmp_path / "text.txt").write_text("\n\n\n\n")
-    with pytest.raises(
-        ConfigError, match=r"^data\.document_separator: 0 documents of .* leave a part without documents"
-    ):
+    with pytest.raises(ConfigError, match=r"^data\.document_separator: '\\n\\n' does not part .* into documents$"):
         load_corpus(TextConfig(path=str(tmp_path / "text.txt"), document_separator="\n\n"))
+
+
+def test_documents_are_held_out_whole(tmp_path):
+    """So that a long last one is more than was asked for, which is said, and a long first one leaves none."""
+    config = TextConfig(path=str(tmp_path / "text.txt"), document_separator="\n")
+    (tmp_path / "text.txt").write_text("\n".join([*["ten of them"[:10]] * 9, "x" * 910]))
+    with pytest.warns(UserWarning, match=r"^data\.validation_fraction: 91% of .* is held out, as documents are whole$"):
+        assert len(load_corpus(config).train) == 90
+    (tmp_path / "text.txt").write_text("x" * 910 + "\n" + "y" * 90)
+    with pytest.raises(ConfigError, match=r"the first document is 91% of .*, so that none is for training$"):
+        load_corpus(config)
+
+
+def test_documents_may_be_shorter_than_rows(tmp_path):
+    """Which are padded; only documents of one token have no label."""
+    config = RunConfig(model=ModelConfig(max_length=1024))
+    documents = TextConfig(path=str(tmp_path / "text.txt"), document_separator="\n")
+    (tmp_path / "text.txt").write_text("to be\n" * 20)
+    corpus = load_corpus(documents)
+    assert corpus.validation_batches(corpus.complete(config))["weights"].sum() == 2 * 4
+    (tmp_path / "text.txt").write_text("x\n" * 20)
+    with pytest.raises(ConfigError, match=r"no document of the training part of .* has two tokens$"):
+        load_corpus(documents).complete(config)
 
 
 def test_tokens_are_nothing_for_a_model_of_vectors():

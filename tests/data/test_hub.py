@@ -1,5 +1,6 @@
 """Data sets of the hub: the same lines as from files, from a folder in the hub's format."""
 
+import dataclasses
 import gzip
 import json
 import re
@@ -8,10 +9,13 @@ import typing
 import pytest
 
 from transformer.core.errors import ConfigError
+from transformer.data.corpus import load_corpus
 from transformer.data.hub import hub_lines
 from transformer.data.labelled import parse_labelled
 from transformer.data.pairs_text import load_parallel
+from transformer.data.tagged import parse_tagged
 from transformer.data.text import load_text
+from transformer.runs.data import TextConfig
 
 pytest.importorskip("datasets", reason="the extra hub is not installed")
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the library and its dependencies
@@ -39,6 +43,38 @@ def test_lines(folder):
     assert hub_lines(f"hub:{folder}:train:text") == ["a b", "c"]
     assert hub_lines(f"hub:{folder}:train:label,text") == ["1\ta b", "0\tc"]
     assert hub_lines(f"hub:{folder}:train:pair.de") == ["hallo", "du"]
+
+
+@pytest.mark.parametrize("between", ["", ","])
+def test_an_empty_row_ends_a_text_of_labelled_words(between, tmp_path):
+    (tmp_path / "train.csv").write_text(f"word,label\nthe,D\ncat,N\n{between}\nold,A\n")
+    address = f"hub:{tmp_path}:train:word,label"
+    assert parse_tagged(address) == [[("the", "D"), ("cat", "N")], [("old", "A")]]
+    if not between:
+        assert hub_lines(address) == ["the\tD", "cat\tN", "old\tA"]
+
+
+def test_a_column_may_have_a_dot_in_its_name(tmp_path):
+    (tmp_path / "train.csv").write_text("reviews.text\n0123\n")
+    assert hub_lines(f"hub:{tmp_path}:train:reviews.text") == ["0123"]
+
+
+def test_a_part_of_a_split(folder):
+    assert hub_lines(f"hub:{folder}:train[:1]:text") == ["a b"]
+    assert hub_lines(f"hub:{folder}:default:train[1:]:text") == ["c"]
+
+
+def test_rows_are_documents(tmp_path):
+    """Where documents are asked for; a separator that is in one would cut it."""
+    (tmp_path / "train.jsonl").write_text("\n".join(json.dumps({"text": t}) for t in ("a\n\nb", "c" * 5, "de")))
+    config = TextConfig(path=f"hub:{tmp_path}:train:text", document_separator="|", validation_fraction=0.15)
+    corpus = load_corpus(config)
+    assert corpus.train_ends.tolist() == [4, 9]
+    assert corpus.tokenizer.decode(corpus.train) == "a\n\nb" + "c" * 5
+    with pytest.raises(
+        ConfigError, match=r"^data\.document_separator: row 1 of hub:.* has '\\n\\n' in it; each row is"
+    ):
+        load_corpus(dataclasses.replace(config, document_separator="\n\n"))
 
 
 def test_the_same_path_as_files(folder):

@@ -71,6 +71,12 @@ def test_a_file_with_the_names_of_keras(tmp_path):
     assert sha256_of(images) == sha256_of(load_images(saved(tmp_path / "images.npz")))
 
 
+def test_arrays_that_are_not_read_are_named(tmp_path):
+    path = saved(tmp_path / "more.npz", val_images=np.zeros((1, 4, 3), np.uint8), x_train=np.zeros(1))
+    with pytest.warns(UserWarning, match=r": val_images, x_train are not read, but train_images, train_labels, test_"):
+        assert len(load_images(path)["train_images"]) == 6
+
+
 def test_floats_and_channels_stay(tmp_path):
     shape = {part: np.random.default_rng(1).normal(size=(n, 4, 3, 2)) for part, n in (("train", 6), ("test", 2))}
     images = load_images(saved(tmp_path / "x.npz", train_images=shape["train"], test_images=shape["test"]))

@@ -75,10 +75,13 @@ def test_the_fingerprint_is_of_text_separator_and_split(tmp_path):
     assert load(tmp_path, name="copy.txt").fingerprint == prints[0]
 
 
-@pytest.mark.parametrize("documents", [["abcabc"], ["a" * 50, "b"]])
-def test_a_part_without_documents_is_refused(tmp_path, documents):
-    """One document cannot be split, and the error says how many there are."""
-    with pytest.raises(ConfigError, match=rf"data.document_separator: {len(documents)} documents of .* leave a part"):
+@pytest.mark.parametrize(
+    ("documents", "said"),
+    [(["abcabc"], r"'\\n' does not part .* into documents"), (["a" * 50, "b"], r"the first document is 98% of .*")],
+)
+def test_a_part_without_documents_is_refused(tmp_path, documents, said):
+    """One document cannot be split, nor one that is nearly all."""
+    with pytest.raises(ConfigError, match=rf"^data\.document_separator: {said}"):
         load(tmp_path, documents)
 
 

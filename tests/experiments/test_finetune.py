@@ -1,6 +1,7 @@
 """A run that begins with a published model."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -82,6 +83,24 @@ def test_a_classifier_of_a_masked_model(tmp_path, capsys):
     own = BERT_CLASSIFIER.base.replace(**SIZES, num_classes=5)
     assert finetune.of_classes(own, folder).model.pooling == FirstToken()
     assert finetune.of_classes(own, folder).model.num_classes is None
+
+
+def test_a_classifier_reads_the_tokens_of_the_published_model(tmp_path, monkeypatch, capsys):
+    """And where these are not in tokenizer.json another tokenizer has to be asked for."""
+    library = pytest.importorskip("tokenizers")
+    folder, _ = published(tmp_path, BERT, **{"embedding.types": 2})
+    (tmp_path / "texts").write_text("good\tto be\nbad\tnot to be\n" * 20)
+    words = ["finetune", "classes", "--from", folder, "--data.path", str(tmp_path / "texts"), "--dry-run"]
+    monkeypatch.setattr(sys, "argv", words)
+    (tmp_path / "model" / "vocab.txt").write_text("to\nbe\n")
+    with pytest.raises(ConfigError, match=r"has vocab\.txt and no tokenizer\.json"):
+        finetune.main()
+    tokens = library.Tokenizer(library.models.WordLevel({"?": 0, "to": 1, "be": 2}, unk_token="?"))
+    tokens.pre_tokenizer = library.pre_tokenizers.Whitespace()
+    tokens.save(f"{folder}/tokenizer.json")
+    with pytest.raises(SystemExit):
+        finetune.main()
+    assert f"data.tokenizer    file(path='{folder}/tokenizer.json'" in re.sub(" +", "    ", capsys.readouterr().out)
 
 
 def test_models_that_have_no_place(tmp_path):

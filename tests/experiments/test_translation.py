@@ -127,6 +127,7 @@ def test_a_split_is_trained_once(monkeypatch):
         ("--also simple", r"^also: unknown value 'simple'"),
         ("--data.split length --also length", r"^also: length is data\.split itself; use none$"),
         ("--decoding beam(sise=3)", r"^decoding: beam has no field 'sise'; did you mean 'size'\?$"),
+        ("multi30k-cpu", r"^data\.source: the presets of Multi30k are for pairs of yours; give it$"),
         ("--metric blue", r"^metric: unknown value 'blue'; did you mean 'bleu'\?$"),
     ],
 )

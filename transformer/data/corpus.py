@@ -1,6 +1,8 @@
 """A tokenized text with a held-out part, and its batches."""
 
 import math
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -70,14 +72,11 @@ class Corpus(ShownAsText):
                 f"data.document_separator: {config.objective} takes a share of rows, not of the documents in "
                 "them; use none"
             )
-        for name, tokens in (("training", self.train), ("validation", self.validation)):
-            if len(tokens) <= config.model.max_length:
-                raise ConfigError(
-                    f"model.max_length: a block of {config.model.max_length} tokens and its label do not fit in the "
-                    f"{name} part of {self.source}, {len(tokens)} tokens; the longest that fits is "
-                    f"{max(len(tokens) - 1, 0)}"
-                )
-            check_ids(tokens, config.model.vocab_size, f"{name} part of {self.source}: token")
+        parts = {"training": (self.train, self.train_ends), "validation": (self.validation, self.validation_ends)}
+        for name, (tokens, ends) in parts.items():
+            part = f"{name} part of {self.source}"
+            _check_labels(tokens, ends, config.model.max_length, part)
+            check_ids(tokens, config.model.vocab_size, f"{part}: token")
         return config
 
     def train_batches(self, config: RunConfig, seed: int) -> Batches:
@@ -105,6 +104,18 @@ class Corpus(ShownAsText):
         return f"Witten-Bell, {order} tokens of context", loss
 
 
+def _check_labels(tokens: np.ndarray, ends: np.ndarray | None, max_length: int, part: str) -> None:
+    """Raise `ConfigError` where a part has no label: of a running text in no whole block, of documents in none."""
+    if ends is not None:
+        if np.diff(ends, prepend=0).max() < 2:
+            raise ConfigError(f"data.document_separator: no document of the {part} has two tokens")
+    elif len(tokens) <= max_length:
+        raise ConfigError(
+            f"model.max_length: a block of {max_length} tokens and its label do not fit in the {part}, {len(tokens)} "
+            f"tokens; the longest that fits is {max(len(tokens) - 1, 0)}"
+        )
+
+
 def _consecutive(config: RunConfig) -> bool:
     """Whether each row of a batch continues that of the batch before."""
     return config.model.memory_length is not None or (isinstance(config.data, TextConfig) and config.data.consecutive)
@@ -125,30 +136,47 @@ def load_corpus(config: TextConfig, stored: str | Path | None = None) -> Corpus:
     Raises:
       ConfigError: the text cannot be read, a part has no document, or the tokenizer cannot be made.
     """
-    text = load_text(config.path, config.embedded)
     separator = config.document_separator
-    documents = [text.content] if separator is None else [d for d in text.content.split(separator) if d]
-    too_few = f"data.document_separator: {len(documents)} documents of {text.source} leave a part without documents"
-    if not documents:
-        raise ConfigError(too_few)
-    characters = np.cumsum([len(document) for document in documents])
-    cut = int(characters[-1] * (1 - config.validation_fraction))
-    first = int(np.searchsorted(characters, cut, side="right"))  # number of documents of the training part
+    text = load_text(config.path, config.embedded, separator=separator)
     if separator is None:
+        cut = int(len(text.content) * (1 - config.validation_fraction))
         cut = cut if config.tokenizer.closed else _between_words(text.content, cut)
-        documents, first = [text.content[:cut], text.content[cut:]], 1
-    if not 0 < first < len(documents):
-        raise ConfigError(too_few)
+        documents, first, split = [text.content[:cut], text.content[cut:]], 1, [cut]
+    else:
+        documents = [document for document in text.content.split(separator) if document]
+        first = _documents_for_training(documents, config, text.source)
+        split = [separator, first]
     seen = documents if config.tokenizer.closed else documents[:first]
     tokenizer = make_tokenizer(config.tokenizer, seen, stored_in(stored))
     pieces = [tokenizer.encode(document) for document in documents]
     train, validation = np.concatenate(pieces[:first]), np.concatenate(pieces[first:])
-    identity = [text.fingerprint, tokenizer.to_json(), *([cut] if separator is None else [separator, first])]
+    identity = [text.fingerprint, tokenizer.to_json(), *split]
     made = Corpus(train, validation, tokenizer, text.source, fingerprint(identity), description=config)
     if separator is None:
         return made
     train_ends, validation_ends = (np.cumsum(list(map(len, part))) for part in (pieces[:first], pieces[first:]))
     return replace(made, train_ends=train_ends, validation_ends=validation_ends)
+
+
+def _documents_for_training(documents: Sequence[str], config: TextConfig, source: str) -> int:
+    """How many of the documents, from the first on, are for training: those that end before the held-out part.
+
+    Raises:
+      ConfigError: that is none of them, or all.
+    """
+    where = "data.document_separator"
+    if len(documents) < 2:
+        raise ConfigError(f"{where}: {config.document_separator!r} does not part {source} into documents")
+    characters = np.cumsum([len(document) for document in documents])
+    first = int(np.searchsorted(characters, int(characters[-1] * (1 - config.validation_fraction)), side="right"))
+    shares = np.diff(characters, prepend=0) / characters[-1]
+    if first == 0:
+        raise ConfigError(f"{where}: the first document is {shares[0]:.0%} of {source}, so that none is for training")
+    if (held_out := shares[first:].sum()) > 2 * config.validation_fraction:
+        warnings.warn(
+            f"data.validation_fraction: {held_out:.0%} of {source} is held out, as documents are whole", stacklevel=3
+        )
+    return first
 
 
 def _between_words(text: str, place: int) -> int:

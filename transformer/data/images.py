@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import warnings
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -85,10 +86,13 @@ def _read(path: Path, names: Sequence[str], *others: Sequence[str]) -> dict[str,
     try:
         with zipfile.ZipFile(path) as file:
             known = [name.removesuffix(NPY) for name in file.namelist()]
-            found = next((other for other in others if set(other) <= set(known)), names)
+            found = next((each for each in (names, *others) if set(each) <= set(known)), names)
             if missing := [name for name in found if name not in known]:
                 raise ConfigError(f"data.path: {path} has no array {missing[0]!r}{nearest(missing[0], known)}")
             check_unpacked(sum(file.getinfo(name + NPY).file_size for name in found), f"data.path: {path}")
+            if unread := sorted({*known} - {*found}):
+                said = f"data.path: {path}: {', '.join(unread)} are not read, but {', '.join(found)}"
+                warnings.warn(said, stacklevel=4)
             return {own: _array(file, name + NPY) for own, name in zip(names, found, strict=True)}
     except ConfigError:
         raise

@@ -10,6 +10,7 @@ import numpy as np
 from transformer.core.errors import ConfigError
 from transformer.core.json import fingerprint
 from transformer.data.dataset import Batch, fingerprint_arrays, load_data, pad_rows, real_places
+from transformer.data.hub import PREFIX, hub_lines
 from transformer.data.labelled import Labelled, LabelledConfig, check_classes, held_out_field, read_parts
 from transformer.data.tasks.list_operations import expression_values
 from transformer.data.tasks.task import split
@@ -93,7 +94,7 @@ def _all_pieces(
     try:
         return [_pieces(text, tokenizer, classes) for text in texts]
     except NoToken as error:
-        words = [line.partition("\t")[0].strip() for line in load_text(path).content.split("\n")]
+        words = [line.partition("\t")[0].strip() for line in _lines(path, where)]
         line = words.index(error.word) + 1
         raise ConfigError(f"{where}: the tokenizer has no token for the word {error.word!r} of line {line}") from None
 
@@ -184,6 +185,13 @@ def _expressions(config: TaggedConfig) -> Labelled:
     )
 
 
+def _lines(path: str, where: str) -> list[str]:
+    """The lines of a file, or the rows of a data set of the hub; an empty one ends a text."""
+    if path.startswith(PREFIX):
+        return hub_lines(path, empty=True)
+    return lines_of(load_text(path, where=where).content, path, where)
+
+
 def parse_tagged(path: str, where: str = "data.path") -> list[Tagged]:
     """Texts of a UTF-8 file whose lines are word<TAB>label, with an empty line after each text.
 
@@ -192,7 +200,7 @@ def parse_tagged(path: str, where: str = "data.path") -> list[Tagged]:
         names the field `where`.
     """
     texts: list[Tagged] = [[]]
-    for number, line in enumerate(lines_of(load_text(path, where=where).content, path, where), 1):
+    for number, line in enumerate(_lines(path, where), 1):
         if line in ("", "\t"):  # the second one is a row of two empty cells
             texts.append([])
             continue

@@ -22,16 +22,30 @@ class Text:
     fingerprint: str
 
 
-def load_text(path: str | None, embedded: Literal["topics", "sources"] = "topics", where: str = "data.path") -> Text:
+def load_text(
+    path: str | None,
+    embedded: Literal["topics", "sources"] = "topics",
+    where: str = "data.path",
+    separator: str | None = None,
+) -> Text:
     """The text of a file or of a data set of the hub; without a path, one that comes with Python.
 
     A file whose name ends in .gz is decompressed. Lines end with a line feed, before which a carriage return is left
     out.
 
+    Args:
+      path: the file, or `hub:…`.
+      embedded: which text comes with Python.
+      where: the field that errors name.
+      separator: of documents, of which each row of the hub is one; None: rows are lines.
+
     Raises:
-      ConfigError: the file is missing, unreadable, empty, or not UTF-8; it names the field `where`.
+      ConfigError: the file is missing, unreadable, empty, or not UTF-8; a row has the separator in it.
     """
-    content, source = (_embedded(embedded), f"python:{embedded}") if path is None else (_read(path, where), path)
+    if path is None:
+        content, source = _embedded(embedded), f"python:{embedded}"
+    else:
+        content, source = _read(path, where, separator), path
     return Text(content, source, hashlib.sha256(content.encode()).hexdigest())
 
 
@@ -51,11 +65,22 @@ def lines_of(content: str, path: str, where: str) -> list[str]:
     return content.split("\n")
 
 
-def _read(name: str, where: str) -> str:
-    text = "\n".join(hub_lines(name)).replace("\r\n", "\n") if name.startswith(PREFIX) else _content(Path(name), where)
+def _read(name: str, where: str, separator: str | None = None) -> str:
+    text = _rows(name, separator) if name.startswith(PREFIX) else _content(Path(name), where)
     if not text:
         raise ConfigError(f"{where}: {name} is empty")
     return text
+
+
+def _rows(name: str, separator: str | None) -> str:
+    rows = [row.replace("\r\n", "\n") for row in hub_lines(name)]
+    for number, row in enumerate(rows, 1):
+        if separator is not None and separator in row:
+            raise ConfigError(
+                f"data.document_separator: row {number} of {name} has {separator!r} in it; each row is a document, so "
+                "take what is in none"
+            )
+    return ("\n" if separator is None else separator).join(rows)
 
 
 def _content(path: Path, where: str) -> str:
