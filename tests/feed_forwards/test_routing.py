@@ -168,6 +168,12 @@ def test_scores_by_sigmoid():
     np.testing.assert_allclose(penalty, unequal_scores(scores[:5]), rtol=1e-5)
 
 
+def test_scores_that_all_vanish_have_a_loss():
+    """σ(-104) is 0 in float32, and its share of the sum 0 / 0."""
+    _, penalty = SigmoidTopK(4, balance=1.0).route(jnp.full((1, 2, 4), -104.0), None, {"bias": jnp.zeros(4)})
+    np.testing.assert_allclose(penalty, 1.0, rtol=1e-6)
+
+
 def test_experts_of_the_best_groups():
     """Groups (0, 1), (2, 3) and (4, 5): sums 1.0, 1.1 and 0.9, though the third has the highest score."""
     scores = jnp.array([0.6, 0.4, 0.5, 0.6, 0.9, 0.0])

@@ -265,6 +265,17 @@ def test_an_empty_batch_changes_nothing_and_is_finite(config, batch):
     chex.assert_trees_all_equal(after.params, state.params)
 
 
+def test_a_batch_without_labels_is_left_out(config, batch):
+    """Momentum and decay move parameters without a gradient; it is no sign of divergence."""
+    optimizer = optax.chain(optax.add_decayed_weights(0.1), optax.sgd(0.1, momentum=0.9))
+    apply, state = start(config, optimizer)
+    step = jax.jit(make_train_step(apply, NextToken(), optimizer, skip_limit=0))
+    before, _ = step(state, batch)
+    after, metrics = step(before, {**batch, "weights": batch["weights"] * 0})
+    chex.assert_trees_all_equal((after.params, after.opt_state), (before.params, before.opt_state))
+    assert (int(metrics["skipped"]), int(after.step), int(after.diverged_at)) == (1, 2, -1)
+
+
 def test_adamw_is_adamw_of_optax_on_matrices_and_does_not_decay_the_rest(config, batch):
     specs = pure.specs(pure.abstract(build(config)))
     decayed = jax.tree.map(lambda spec: spec.decayed, specs)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 
 from transformer.core.arrays import MODEL, axis_size, dense, plus
 from transformer.core.errors import ConfigError, nearest
@@ -96,22 +96,27 @@ class Dense(nnx.Module):
             raise ConfigError(f"weights={self.form}: a kernel in 8 bits has no other form; call merged before quantize")
         return self.form(kernel_DF, {} if self.weights is None else self.weights())
 
-    def __call__(self, x: jax.Array) -> jax.Array:
-        return fused(x, [self])[0]
+    def __call__(self, x: jax.Array, dtype: DTypeLike | None = None) -> jax.Array:
+        return fused(x, [self], dtype)[0]
 
 
-def fused(x: jax.Array, layers: Sequence[Dense]) -> list[jax.Array]:
+def fused(x: jax.Array, layers: Sequence[Dense], dtype: DTypeLike | None = None) -> list[jax.Array]:
     """The outputs of several layers with the same input, from one product with their concatenated kernels.
 
     Kernels cut into columns over several devices are not concatenated: no device has adjacent columns of all.
+
+    Args:
+      x: (..., D).
+      layers: those layers.
+      dtype: of the outputs; None: that of `x`.
     """
     kernels = [layer.matrix() for layer in layers]
     if len(kernels) == 1 or axis_size(MODEL) > 1:
-        parts = [dense(x, kernel) for kernel in kernels]
+        parts = [dense(x, kernel, dtype) for kernel in kernels]
     else:
         ends = np.cumsum([kernel.shape[1] for kernel in kernels])[:-1]
         together = kernels[0].beside(*kernels[1:]) if isinstance(kernels[0], Int8) else jnp.concatenate(kernels, 1)
-        parts = jnp.split(dense(x, together), ends, axis=-1)
+        parts = jnp.split(dense(x, together, dtype), ends, axis=-1)
     return [
         part if layer.bias is None else plus(part, layer.bias[...]) for part, layer in zip(parts, layers, strict=True)
     ]

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
-from transformer.core.arrays import constrain, dropout
+from transformer.core.arrays import constrain, dropout, times
 from transformer.core.checks import check_not_negative, check_positive
 from transformer.core.errors import ConfigError
 from transformer.core.modules import Dense, Parameters, at, below, make_parameter
@@ -170,9 +170,8 @@ class SigmoidTopK(TopKExperts):
         return routing.chosen(routing.of_best_groups(scores_BLE, self.num_groups, self.top_groups), self.top)
 
     def imbalance(self, logits_BLE, shares_E, valid_BL):
-        scores_BLE = jax.nn.sigmoid(logits_BLE)
-        experts_BLX = routing.chosen(scores_BLE, self.top)
-        probabilities_BLE = scores_BLE / scores_BLE.sum(-1, keepdims=True)
+        experts_BLX = routing.chosen(jax.nn.sigmoid(logits_BLE), self.top)
+        probabilities_BLE = jax.nn.softmax(jax.nn.log_sigmoid(logits_BLE))  # as in `weigh`
         return routing.imbalance_of_sequences(probabilities_BLE, experts_BLX, valid_BL)
 
     def weigh(self, logits_BLE, experts_BLX):
@@ -245,7 +244,7 @@ class ExpertsLayer(nnx.Module):
         out_XD = expert_products(hidden_XF, self.out[...], routes.sizes_E)
         if self.out_bias is not None:
             out_XD += expert_rows(self.out_bias[...], routes.sizes_E, len(x_XD)).astype(x_XD.dtype)
-        out_XD = out_XD * routes.weights_X[:, None].astype(x_XD.dtype)
+        out_XD = times(routes.weights_X[:, None], out_XD)
         y_BLD = jnp.zeros_like(x_TD).at[routes.tokens_X].add(out_XD).reshape(x_BLD.shape)
         for i, one in enumerate(self.shared):
             with jax.named_scope(f"shared.{i}"):

@@ -14,7 +14,8 @@ def convolve(x_BLX: jax.Array, kernel_WX: jax.Array, tokens: Tokens) -> jax.Arra
       kernel_WX: W weights for each feature, that of the token itself first.
       tokens: padding counts as no token, and keeps its place where it lies between tokens.
     """
-    total = kernel_WX[0].astype(x_BLX.dtype) * x_BLX
+    x32_BLX = x_BLX.astype(jnp.float32)
+    total = kernel_WX[0] * x32_BLX
     for i in range(1, min(len(kernel_WX), x_BLX.shape[1])):
         there_BL = _moved(tokens.positions, i) == tokens.positions - i
         there_BL &= jnp.arange(tokens.length) >= i
@@ -22,9 +23,9 @@ def convolve(x_BLX: jax.Array, kernel_WX: jax.Array, tokens: Tokens) -> jax.Arra
             there_BL &= _moved(tokens.segments, i) == tokens.segments
         if tokens.valid is not None:
             there_BL &= _moved(tokens.valid, i)
-        before = jnp.where(there_BL[..., None], _moved(x_BLX, i), jnp.zeros_like(x_BLX))
-        total = total + kernel_WX[i].astype(x_BLX.dtype) * before
-    return total
+        before = jnp.where(there_BL[..., None], _moved(x32_BLX, i), jnp.zeros_like(x32_BLX))
+        total = total + kernel_WX[i] * before
+    return total.astype(x_BLX.dtype)
 
 
 def convolve_slots(seen_BSX: jax.Array, kernel_WX: jax.Array, tokens: Tokens, slots: Tokens) -> jax.Array:
@@ -32,7 +33,7 @@ def convolve_slots(seen_BSX: jax.Array, kernel_WX: jax.Array, tokens: Tokens, sl
     offsets = tokens.distance_from(slots)
     inside = (offsets >= 0) & (offsets < len(kernel_WX)) & (Padding() & OwnBeams())(tokens, slots)[:, 0]
     picked = [(inside & (offsets == i)).astype(seen_BSX.dtype) @ seen_BSX for i in range(len(kernel_WX))]
-    return (jnp.stack(picked) * kernel_WX[:, None, None].astype(seen_BSX.dtype)).sum(0)
+    return (jnp.stack(picked).astype(jnp.float32) * kernel_WX[:, None, None]).sum(0).astype(seen_BSX.dtype)
 
 
 def convolve_next(
@@ -61,7 +62,7 @@ def convolve_next(
     if segments is not None:
         segments = ordered(jnp.broadcast_to(segments, x_BLX.shape[:2]), order_BL)
     seen = jnp.concatenate([before_BWX.astype(x_BLX.dtype), ordered(x_BLX, order_BL)], 1)
-    total = _weighted(seen, kernel_WX.astype(x_BLX.dtype), None if segments is None else _alike(segments, width))
+    total = _weighted(seen, kernel_WX, None if segments is None else _alike(segments, width))
     if tokens.valid is None:
         return total, seen[:, L:]
     count_B1 = jnp.broadcast_to(tokens.valid.sum(1, keepdims=True), (len(x_BLX), 1))
@@ -77,9 +78,10 @@ def _alike(segments_BL: jax.Array, width: int) -> jax.Array:
 
 
 def _sum_of_rows(seen_BSX: jax.Array, kernel_WX: jax.Array, there: jax.Array | None) -> jax.Array:
-    """Σᵢ kernelᵢ ⊙ (the row i before), for the rows from W - 1 on, (B, L, X)."""
-    first, *earlier = _rows(seen_BSX, len(kernel_WX), there)
-    return sum((kernel_WX[i] * row for i, row in enumerate(earlier, 1)), kernel_WX[0] * first)
+    """Σᵢ kernelᵢ ⊙ (the row i before), for the rows from W - 1 on, (B, L, X); added in float32, rounded once."""
+    first, *earlier = _rows(seen_BSX.astype(jnp.float32), len(kernel_WX), there)
+    total = sum((kernel_WX[i] * row for i, row in enumerate(earlier, 1)), kernel_WX[0] * first)
+    return total.astype(seen_BSX.dtype)
 
 
 def _rows(seen_BSX: jax.Array, width: int, there: jax.Array | None) -> list[jax.Array]:
@@ -96,12 +98,14 @@ def _weighted_backward(residuals, dy_BLX):
     # XLA on CPU takes three times as long for what it derives itself: a padded sum and a reduction for every weight.
     seen_BSX, kernel_WX, there = residuals
     width = len(kernel_WX)
-    d_kernel = jnp.stack([(dy_BLX * row).sum((0, 1)) for row in _rows(seen_BSX, width, there)])
-    d_seen = jnp.zeros_like(seen_BSX)
+    dy_BLX = dy_BLX.astype(jnp.float32)
+    rows = _rows(seen_BSX.astype(jnp.float32), width, there)
+    d_kernel = jnp.stack([(dy_BLX * row).sum((0, 1)) for row in rows])
+    d_seen = jnp.zeros(seen_BSX.shape, jnp.float32)
     for i in range(width):
         dy = kernel_WX[i] * (dy_BLX if there is None else jnp.where(there[i], dy_BLX, jnp.zeros_like(dy_BLX)))
         d_seen = d_seen + jnp.pad(dy, ((0, 0), (width - 1 - i, i), (0, 0)))
-    return d_seen, d_kernel.astype(kernel_WX.dtype), None
+    return d_seen.astype(seen_BSX.dtype), d_kernel.astype(kernel_WX.dtype), None
 
 
 _weighted = jax.custom_vjp(_sum_of_rows)

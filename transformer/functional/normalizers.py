@@ -127,8 +127,9 @@ class Decay:
 
 
 def elu_features(x: jax.Array) -> jax.Array:
-    """elu(x) + 1 (Katharopoulos et al. 2020, equation 7)."""
-    return jax.nn.elu(x) + 1
+    """elu(x) + 1, float32 (Katharopoulos et al. 2020, equation 7): of negative x it is exp(x)."""
+    x = x.astype(jnp.float32)
+    return jnp.where(x > 0, x + 1, jnp.exp(jnp.minimum(x, 0)))
 
 
 def random_features(x_BLHK: jax.Array, directions_FK: jax.Array) -> jax.Array:

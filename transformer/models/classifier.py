@@ -99,5 +99,5 @@ class Classifier(Transformer):
         read_BLD = x_BLD[:, self.registers :]
         valid_BL = None if valid_BL is None else valid_BL[:, self.registers :]
         pooled = self.pooling(read_BLD, valid_BL, params) * self.config.head.scale
-        logits = self.head(pooled).astype(jnp.float32)
+        logits = self.head(pooled, jnp.float32)
         return (logits, penalty) if with_penalty else logits

@@ -144,10 +144,10 @@ class ImageToImage(Transformer):
         x_BPD = self.embedding(images_BYXC)
         if hidden_BH is not None:
             _check_hidden(hidden_BH, *x_BPD.shape[:2])
-            token_D = self.hidden()["token"].astype(x_BPD.dtype)
-            x_BPD = x_BPD.at[jnp.arange(len(x_BPD))[:, None], hidden_BH].set(token_D)
+            rows_B1, x32_BPD = jnp.arange(len(x_BPD))[:, None], x_BPD.astype(jnp.float32)
+            x_BPD = x32_BPD.at[rows_B1, hidden_BH].set(self.hidden()["token"]).astype(x_BPD.dtype)
         x_BPD, penalty = self.transform(x_BPD, Tokens.first(x_BPD.shape[1]), key=key)
-        patches_BPX = self.head(x_BPD * self.config.head.scale).astype(jnp.float32)
+        patches_BPX = self.head(x_BPD * self.config.head.scale, jnp.float32)
         return (patches_BPX, penalty) if with_penalty else patches_BPX
 
 
@@ -201,9 +201,9 @@ class MaskedAutoencoder(ImageToImage):
             hidden_BP = jnp.zeros(x_BPD.shape[:2], jnp.bool).at[rows_B1, hidden_BH].set(True)
             shown_BS = jnp.argsort(hidden_BP, stable=True)[:, : len(places_P) - hidden_BH.shape[1]]
         states_BSD, penalty = self.transform(x_BPD[rows_B1, shown_BS], Tokens.at(shown_BS), key=below(key, "encoder"))
-        token_D = self.hidden()["token"].astype(x_BPD.dtype)
-        whole_BPD = jnp.broadcast_to(token_D, x_BPD.shape).at[rows_B1, shown_BS].set(self.bridge(states_BSD))
+        hidden_BPD, bridged_BSD = jnp.broadcast_to(self.hidden()["token"], x_BPD.shape), self.bridge(states_BSD)
+        whole_BPD = hidden_BPD.at[rows_B1, shown_BS].set(bridged_BSD.astype(jnp.float32)).astype(x_BPD.dtype)
         with jax.named_scope("decoder"):
             whole_BPD, more = self.decoder.transform(whole_BPD, Tokens.at(places_P), key=below(key, "decoder"))
-        patches_BPX = self.head(whole_BPD * self.config.head.scale).astype(jnp.float32)
+        patches_BPX = self.head(whole_BPD * self.config.head.scale, jnp.float32)
         return (patches_BPX, penalty + more) if with_penalty else patches_BPX

@@ -68,5 +68,5 @@ class VectorModel(Transformer):
             raise ConfigError(f"vectors: {vectors_BLF.dtype} is given, and a model reads floats")
         x_BLD = self.embedding(vectors_BLF.astype(self.dtype))
         x_BLD, penalty = self.transform(x_BLD, Tokens.first(x_BLD.shape[1]), key=key)
-        outputs_BLO = self.head(x_BLD * self.config.head.scale).astype(jnp.float32)
+        outputs_BLO = self.head(x_BLD * self.config.head.scale, jnp.float32)
         return (outputs_BLO, penalty) if with_penalty else outputs_BLO

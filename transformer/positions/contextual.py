@@ -40,10 +40,15 @@ class Forgetting(Position):
             sums_BSH = jnp.cumsum(features, 1)
             return biases.Cumulated(sums_BSH, sums_BSH)
         earlier_BSS = (Causal() & OwnBeams())(keys, keys)[:, 0]
-        sums_BSH = earlier_BSS.astype(jnp.float32) @ features
+        sums_BSH = _picked(earlier_BSS, features)
         same_BLS = queries.positions[:, :, None] == keys.positions[:, None, :]
         same_BLS &= (Padding() & OwnBeams())(queries, keys)[:, 0]
-        return biases.Cumulated(same_BLS.astype(jnp.float32) @ sums_BSH, sums_BSH)
+        return biases.Cumulated(_picked(same_BLS, sums_BSH), sums_BSH)
+
+
+def _picked(which_BLS: jax.Array, features_BSH: jax.Array) -> jax.Array:
+    """The sum of some features for each row, (B, L, H), with all their digits on devices that would round them."""
+    return jnp.matmul(which_BLS.astype(jnp.float32), features_BSH, precision=jax.lax.Precision.HIGHEST)
 
 
 @dataclass(frozen=True)

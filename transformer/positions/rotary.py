@@ -187,10 +187,10 @@ class RoPE(Position):
 
 @dataclass(frozen=True)
 class XPos(Position):
-    """Rotary positions whose products decay with distance (Sun Y. et al. 2022).
+    """Rotary positions whose products with earlier tokens decay with distance (Sun Y. et al. 2022).
 
-    Queries and keys are each multiplied by what the products decay by since position 0, which leaves float32 after 69
-    times `decay_base` positions.
+    Those with later tokens, which encoders and prefixes see, grow by as much. Queries and keys are each multiplied by
+    what the products decay by since position 0, which leaves float32 after 69 times `decay_base` positions.
     """
 
     base: float = 10_000.0

@@ -168,7 +168,7 @@ def make_train_step(
         good = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
         good = good if skip_above is None else good & (grad_norm <= skip_above)
         update = optax.apply_updates(state.params, updates), opt_state, earlier
-        new, taken = _taken(state, update, good, skip_limit)
+        new, taken = _taken(state, update, good, sums.weight > 0, skip_limit)
         loss = jnp.where(new.diverged_at >= 0, jnp.nan, loss)  # that of parameters that do not move any more is none
         return new, {"loss": loss, "grad_norm": grad_norm, "skipped": 1 - taken.astype(jnp.int32)}
 
@@ -179,13 +179,14 @@ def _taken(
     state: TrainState,
     update: tuple[optax.Params, optax.OptState, SegmentMemory | None],
     good: jax.Array,
+    labelled: jax.Array,
     skip_limit: int,
 ) -> tuple[TrainState, jax.Array]:
-    """The next state, with the update if it is good and the run has not diverged; and whether it has it."""
+    """The next state, and whether it has the update: if that is good, a label counts, and the run has not diverged."""
     skipped = jnp.where(good, 0, state.skipped + 1)
     diverges = (skipped > skip_limit) & (state.diverged_at < 0)
     diverged_at = jnp.where(diverges, state.step, state.diverged_at)
-    taken = good & (diverged_at < 0)
+    taken = good & labelled & (diverged_at < 0)
     params, opt_state, earlier = jax.tree.map(
         lambda new, old: jnp.where(taken, new, old), update, (state.params, state.opt_state, state.earlier)
     )

@@ -1,5 +1,7 @@
 """Elementwise recurrences; HGRN's own equation is tested in `test_recurrence.py`."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 import transformer as T
@@ -29,6 +31,13 @@ def test_the_bound_is_the_least_that_is_kept(follows, plain):
         return np.array(out)
 
     follows(T.HGRN(lower_bound=0.75), equations)
+
+
+def test_what_is_hardly_forgotten_is_still_written():
+    """Where σ rounds to 1, what is written, as it is the rest."""
+    params = {"forget": jnp.full((1, 1), 20.0), "candidate": jnp.ones((1, 1))}
+    _, written = T.HGRN().inputs(jnp.ones((1, 1, 1)), None, params)
+    np.testing.assert_allclose(written, jax.nn.sigmoid(-20.0) * jax.nn.silu(1.0), rtol=1e-6)
 
 
 def test_memory(remembers):

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from einops import rearrange, repeat
 
-from transformer.core.arrays import dense
+from transformer.core.arrays import dense, times
 from transformer.core.checks import check_positive
 from transformer.core.errors import ConfigError
 from transformer.core.parameters import ONES, FanIn, Normal, Parameter
@@ -55,8 +55,8 @@ class DifferentialHeads(Heads):
     def join(self, out_BLHV, x_BLD, sizes, params):
         first, second = rearrange(out_BLHV, "b l (g two r) v -> two b l (g r) v", g=sizes.num_kv_heads, two=2)
         products = [jnp.exp((params[f"query_{i}"] * params[f"key_{i}"]).sum()) for i in (1, 2)]
-        factor = (products[0] - products[1] + self.initial).astype(first.dtype)
-        return rms_norm(first - factor * second, scale_D=(1 - self.initial) * params["scale"])
+        factor = products[0] - products[1] + self.initial
+        return rms_norm(first - times(factor, second), scale_D=(1 - self.initial) * params["scale"])
 
 
 @dataclass(frozen=True)

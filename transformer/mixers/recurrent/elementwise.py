@@ -64,10 +64,11 @@ class HGRN(ElementwiseRecurrence):
         return {name: Parameter((D, D), initializer, gain=gains.get(name, 1.0)) for name in ("forget", "gate", *gains)}
 
     def inputs(self, x_BLD, mixed_BLX, params):
-        forget = jax.nn.sigmoid(dense(x_BLD, params["forget"], jnp.float32))
-        kept_BLD = self.lower_bound + (1 - self.lower_bound) * forget
+        forget_BLD = dense(x_BLD, params["forget"], jnp.float32)
         candidate_BLD = jax.nn.silu(dense(x_BLD, params["candidate"], jnp.float32))
-        return kept_BLD, (1 - kept_BLD) * candidate_BLD
+        kept_BLD = self.lower_bound + (1 - self.lower_bound) * jax.nn.sigmoid(forget_BLD)
+        written_BLD = (1 - self.lower_bound) * jax.nn.sigmoid(-forget_BLD)  # 1 - kept, which would cancel
+        return kept_BLD, written_BLD * candidate_BLD
 
     def output(self, y_BLX, inputs, x_BLD, params):
         gate_BLD = jax.nn.sigmoid(dense(x_BLD, params["gate"], jnp.float32))
