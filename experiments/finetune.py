@@ -83,9 +83,10 @@ def main() -> None:
     else:
         folder = str(pretrained.find(asked(words), WEIGHTS))
         published = pretrained.load_config(folder)
-        if cli.value_of(words, "--data.tokenizer") is None:
-            check_tokenizer(Path(folder))
         path = cli.value_of(words, "--data.path")
+        of_published = cli.value_of(words, "--data.tokenizer") is None and (path is not None or not classes)
+        if of_published and not {*HELP, "--resume"} & {*words}:
+            check_tokenizer(Path(folder))
         default = of_classes(published, folder, path) if classes else of_text(published, folder)
     name, kind = ("classes", ClassificationRun) if classes else ("text", RunConfig)
     command = cli.parse(type(default), {name: default}, description=__doc__)
@@ -104,16 +105,25 @@ def asked(words: list[str]) -> str:
     return named
 
 
+OTHER_TOKENIZERS = (
+    "vocab.json",
+    "vocab.txt",
+    "vocab.bpe",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "source.spm",
+    "tokenizer.model",
+    "tiktoken.model",
+)
+
+
 def check_tokenizer(folder: Path) -> None:
-    """Raise `ConfigError` where the folder has a tokenizer, but not as tokenizer.json: tokens of another mean nothing
-    to the model."""
-    there = [
-        name for name in ("vocab.json", "vocab.txt", "spiece.model", "tokenizer.model") if (folder / name).exists()
-    ]
+    """Raise `ConfigError` where the folder has a tokenizer, but no tokenizer.json: other tokens mean other things."""
+    there = [name for name in OTHER_TOKENIZERS if (folder / name).exists()]
     if there and not (folder / TOKENIZER).exists():
         raise ConfigError(
-            f"from: {folder} has {there[0]} and no {TOKENIZER}, which is what is read; make it, or choose "
-            "data.tokenizer"
+            f"from: {folder} has {there[0]} and no {TOKENIZER}, which transformers writes: "
+            "AutoTokenizer.from_pretrained(…).save_pretrained(…); or give data.tokenizer"
         )
 
 

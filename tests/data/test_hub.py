@@ -71,10 +71,11 @@ def test_rows_are_documents(tmp_path):
     corpus = load_corpus(config)
     assert corpus.train_ends.tolist() == [4, 9]
     assert corpus.tokenizer.decode(corpus.train) == "a\n\nb" + "c" * 5
-    with pytest.raises(
-        ConfigError, match=r"^data\.document_separator: row 1 of hub:.* has '\\n\\n' in it; each row is"
-    ):
-        load_corpus(dataclasses.replace(config, document_separator="\n\n"))
+    for separator, row in (("\n\n", 1), ("ee", 3)):
+        with pytest.raises(
+            ConfigError, match=rf"^data\.document_separator: row {row} of hub:.* in it, or begins it at "
+        ):
+            load_corpus(dataclasses.replace(config, document_separator=separator))
 
 
 def test_the_same_path_as_files(folder):

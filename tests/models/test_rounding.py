@@ -90,3 +90,4 @@ def test_features_of_linear_attention_are_not_rounded():
     exact = np.where(x > 0, np.asarray(x, np.float64) + 1, np.exp(np.minimum(np.asarray(x, np.float64), 0)))
     np.testing.assert_allclose(elu_features(x.astype(jnp.bfloat16)), exact, rtol=0.05)
     np.testing.assert_allclose(elu_features(x), exact, rtol=1e-6)
+    assert [float(jax.grad(elu_features)(at)) for at in (-0.0, 0.0, 100.0, -200.0)] == [1, 1, 1, 0]

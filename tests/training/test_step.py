@@ -273,7 +273,16 @@ def test_a_batch_without_labels_is_left_out(config, batch):
     before, _ = step(state, batch)
     after, metrics = step(before, {**batch, "weights": batch["weights"] * 0})
     chex.assert_trees_all_equal((after.params, after.opt_state), (before.params, before.opt_state))
-    assert (int(metrics["skipped"]), int(after.step), int(after.diverged_at)) == (1, 2, -1)
+    assert (int(metrics["skipped"]), int(after.step), int(after.diverged_at)) == (0, 2, -1)
+
+
+def test_a_batch_without_labels_ends_no_row_of_bad_ones(config, batch):
+    optimizer = optax.sgd(0.1)
+    apply, state = start(config, optimizer)
+    step = jax.jit(make_train_step(apply, NextToken(), optimizer, skip_limit=1, skip_above=1e-9))
+    empty = {**batch, "weights": batch["weights"] * 0}
+    state, told = step(step(step(state, batch)[0], empty)[0], batch)
+    assert (int(told["skipped"]), int(state.skipped), int(state.diverged_at)) == (1, 2, 2)
 
 
 def test_adamw_is_adamw_of_optax_on_matrices_and_does_not_decay_the_rest(config, batch):

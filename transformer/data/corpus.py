@@ -162,13 +162,14 @@ def _documents_for_training(documents: Sequence[str], config: TextConfig, source
     """How many of the documents, from the first on, are for training: those that end before the held-out part.
 
     Raises:
-      ConfigError: that is none of them, or all.
+      ConfigError: that is none of them.
     """
     where = "data.document_separator"
     if len(documents) < 2:
         raise ConfigError(f"{where}: {config.document_separator!r} does not part {source} into documents")
     characters = np.cumsum([len(document) for document in documents])
-    first = int(np.searchsorted(characters, int(characters[-1] * (1 - config.validation_fraction)), side="right"))
+    cut = int(characters[-1] * (1 - config.validation_fraction))
+    first = min(int(np.searchsorted(characters, cut, side="right")), len(documents) - 1)
     shares = np.diff(characters, prepend=0) / characters[-1]
     if first == 0:
         raise ConfigError(f"{where}: the first document is {shares[0]:.0%} of {source}, so that none is for training")

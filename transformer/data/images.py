@@ -91,7 +91,7 @@ def _read(path: Path, names: Sequence[str], *others: Sequence[str]) -> dict[str,
                 raise ConfigError(f"data.path: {path} has no array {missing[0]!r}{nearest(missing[0], known)}")
             check_unpacked(sum(file.getinfo(name + NPY).file_size for name in found), f"data.path: {path}")
             if unread := sorted({*known} - {*found}):
-                said = f"data.path: {path}: {', '.join(unread)} are not read, but {', '.join(found)}"
+                said = f"data.path: {path}: read are {', '.join(found)}, and not {', '.join(unread)}"
                 warnings.warn(said, stacklevel=4)
             return {own: _array(file, name + NPY) for own, name in zip(names, found, strict=True)}
     except ConfigError:

@@ -75,10 +75,10 @@ def _read(name: str, where: str, separator: str | None = None) -> str:
 def _rows(name: str, separator: str | None) -> str:
     rows = [row.replace("\r\n", "\n") for row in hub_lines(name)]
     for number, row in enumerate(rows, 1):
-        if separator is not None and separator in row:
+        if separator is not None and (row + separator).index(separator) < len(row):
             raise ConfigError(
-                f"data.document_separator: row {number} of {name} has {separator!r} in it; each row is a document, so "
-                "take what is in none"
+                f"data.document_separator: row {number} of {name} has {separator!r} in it, or begins it at its end; "
+                "each row is a document, so take what is in none"
             )
     return ("\n" if separator is None else separator).join(rows)
 

@@ -120,7 +120,7 @@ def make_train_step(
     The gradient is that of the sum over the whole batch divided by the number of real tokens of
     the whole batch, however many pieces `accumulation` cuts it into. An update whose loss or gradient
     is not finite is skipped; after more than `skip_limit` consecutive ones the state does not change
-    any more.
+    any more. A batch without labels changes nothing, and does not count.
 
     Args:
       apply: the pure model.
@@ -168,9 +168,11 @@ def make_train_step(
         good = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
         good = good if skip_above is None else good & (grad_norm <= skip_above)
         update = optax.apply_updates(state.params, updates), opt_state, earlier
-        new, taken = _taken(state, update, good, sums.weight > 0, skip_limit)
+        labelled = sums.weight != 0
+        new, taken = _taken(state, update, good, labelled, skip_limit)
         loss = jnp.where(new.diverged_at >= 0, jnp.nan, loss)  # that of parameters that do not move any more is none
-        return new, {"loss": loss, "grad_norm": grad_norm, "skipped": 1 - taken.astype(jnp.int32)}
+        skipped = (labelled & ~taken).astype(jnp.int32)
+        return new, {"loss": loss, "grad_norm": grad_norm, "skipped": skipped}
 
     return step
 
@@ -183,7 +185,7 @@ def _taken(
     skip_limit: int,
 ) -> tuple[TrainState, jax.Array]:
     """The next state, and whether it has the update: if that is good, a label counts, and the run has not diverged."""
-    skipped = jnp.where(good, 0, state.skipped + 1)
+    skipped = jnp.where(good, jnp.where(labelled, 0, state.skipped), state.skipped + 1)
     diverges = (skipped > skip_limit) & (state.diverged_at < 0)
     diverged_at = jnp.where(diverges, state.step, state.diverged_at)
     taken = good & labelled & (diverged_at < 0)
