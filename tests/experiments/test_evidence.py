@@ -27,6 +27,7 @@ from experiments.evidence_sizes import LOSS, SPEED, section, sizes
 from transformer.core.errors import ConfigError
 from transformer.data.dataset import load_data
 from transformer.data.order import ORDER
+from transformer.data.pairs import Pairs
 from transformer.study.archive import RUNS, SUFFIX
 from transformer.study.study_queue import StudyQueue
 
@@ -223,14 +224,20 @@ def test_what_fresh_seeds_find_is_counted(found):
     assert "told 0 have the same sign" in text
 
 
+def with_order(answer, order):
+    record = answer.report.record
+    record = dataclasses.replace(record, data={**record.data, "order": order})
+    return dataclasses.replace(answer, report=dataclasses.replace(answer.report, record=record))
+
+
+def test_pairs_have_an_order_of_their_own(found):
+    pairs, text = (next(each for each in found if each.claim.name == n) for n in ("scaled_projections", "experts"))
+    assert [with_order(pairs, order).older for order in (ORDER, Pairs.order_version)] == [True, False]
+    assert [with_order(text, order).older for order in (ORDER, ORDER - 1)] == [False, True]
+
+
 def test_what_another_order_of_rows_finds_is_counted(found):
     """Of fresh seeds with the order as it is now and first ones with that of before."""
-
-    def with_order(answer, order):
-        record = answer.report.record
-        record = dataclasses.replace(record, data={**record.data, "order": order})
-        return dataclasses.replace(answer, report=dataclasses.replace(answer.report, record=record))
-
     some = {each.claim.name: each for each in found if each.claim.name in ("experts", "warmup")}
     asked = {name: dataclasses.replace(with_order(each, 1), fresh=None) for name, each in some.items()}
     now, before = (with_order(some[name].fresh, order) for name, order in (("experts", ORDER), ("warmup", 1)))
