@@ -72,7 +72,7 @@ class Temperature(T.Part):
 
 
 @dataclass(frozen=True)
-class Reversed(T.BlockLayout):
+class FeedForwardFirst(T.BlockLayout):
     """Feed-forward, then the mixer."""
 
     connections = ((T.Sublayer("feed_forward"),), (T.Sublayer("mixer"),))
@@ -86,7 +86,7 @@ class TwoMixers(T.BlockLayout):
 
 
 @dataclass(frozen=True)
-class Halved(T.SingleStream):
+class HalfSteps(T.SingleStream):
     """x + f(norm(x)) / 2."""
 
     norms = ("input",)
@@ -97,7 +97,7 @@ class Halved(T.SingleStream):
 
 
 @pytest.mark.parametrize(
-    "value", [GatedRecurrence(), Shifted(), Temperature(), Reversed(), TwoMixers(), Halved()], ids=str
+    "value", [GatedRecurrence(), Shifted(), Temperature(), FeedForwardFirst(), TwoMixers(), HalfSteps()], ids=str
 )
 def test_a_choice_of_ones_own_holds_in_every_context(value):
     assert len(check_variant(value).passed) > 10
