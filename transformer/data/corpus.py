@@ -137,15 +137,15 @@ def load_corpus(config: TextConfig, stored: str | Path | None = None) -> Corpus:
       ConfigError: the text cannot be read, a part has no document, or the tokenizer cannot be made.
     """
     separator = config.document_separator
-    text = load_text(config.path, config.embedded, separator=separator)
+    text = load_text(config.path, config.embedded)
     if separator is None:
         cut = int(len(text.content) * (1 - config.validation_fraction))
         cut = cut if config.tokenizer.closed else _between_words(text.content, cut)
         documents, first, split = [text.content[:cut], text.content[cut:]], 1, [cut]
     else:
-        documents = [document for document in text.content.split(separator) if document]
+        documents = text.documents(separator)
         first = _documents_for_training(documents, config, text.source)
-        split = [separator, first]
+        split = [separator, first, *([] if text.rows is None else map(len, documents))]
     seen = documents if config.tokenizer.closed else documents[:first]
     tokenizer = make_tokenizer(config.tokenizer, seen, stored_in(stored))
     pieces = [tokenizer.encode(document) for document in documents]

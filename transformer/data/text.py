@@ -20,33 +20,32 @@ class Text:
     content: str
     source: str
     fingerprint: str
+    rows: tuple[str, ...] | None = None
+    """Those of a data set of the hub, of which the text has one on a line; None: it is of a file."""
+
+    def documents(self, separator: str) -> list[str]:
+        """The documents that are not empty: rows of the hub, or what the separator stands between."""
+        return [each for each in (self.content.split(separator) if self.rows is None else self.rows) if each]
 
 
-def load_text(
-    path: str | None,
-    embedded: Literal["topics", "sources"] = "topics",
-    where: str = "data.path",
-    separator: str | None = None,
-) -> Text:
+def load_text(path: str | None, embedded: Literal["topics", "sources"] = "topics", where: str = "data.path") -> Text:
     """The text of a file or of a data set of the hub; without a path, one that comes with Python.
 
     A file whose name ends in .gz is decompressed. Lines end with a line feed, before which a carriage return is left
     out.
 
-    Args:
-      path: the file, or `hub:…`.
-      embedded: which text comes with Python.
-      where: the field that errors name.
-      separator: of documents, of which each row of the hub is one; None: rows are lines.
-
     Raises:
-      ConfigError: the file is missing, unreadable, empty, or not UTF-8; a row has the separator in it.
+      ConfigError: the file is missing, unreadable, empty, or not UTF-8; it names the field `where`.
     """
+    rows = None
     if path is None:
         content, source = _embedded(embedded), f"python:{embedded}"
+    elif path.startswith(PREFIX):
+        rows = tuple(row.replace("\r\n", "\n") for row in hub_lines(path))
+        content, source = _not_empty("\n".join(rows), path, where), path
     else:
-        content, source = _read(path, where, separator), path
-    return Text(content, source, hashlib.sha256(content.encode()).hexdigest())
+        content, source = _read(path, where), path
+    return Text(content, source, hashlib.sha256(content.encode()).hexdigest(), rows)
 
 
 def load_lines(path: str, where: str = "data.path") -> list[str]:
@@ -65,22 +64,14 @@ def lines_of(content: str, path: str, where: str) -> list[str]:
     return content.split("\n")
 
 
-def _read(name: str, where: str, separator: str | None = None) -> str:
-    text = _rows(name, separator) if name.startswith(PREFIX) else _content(Path(name), where)
+def _read(name: str, where: str) -> str:
+    return _not_empty(_content(Path(name), where), name, where)
+
+
+def _not_empty(text: str, name: str, where: str) -> str:
     if not text:
         raise ConfigError(f"{where}: {name} is empty")
     return text
-
-
-def _rows(name: str, separator: str | None) -> str:
-    rows = [row.replace("\r\n", "\n") for row in hub_lines(name)]
-    for number, row in enumerate(rows, 1):
-        if separator is not None and (row + separator).index(separator) < len(row):
-            raise ConfigError(
-                f"data.document_separator: row {number} of {name} has {separator!r} in it, or begins it at its end; "
-                "each row is a document, so take what is in none"
-            )
-    return ("\n" if separator is None else separator).join(rows)
 
 
 def _content(path: Path, where: str) -> str:
