@@ -18,10 +18,7 @@ from transformer.functional.masks import (
     And,
     Arbitrary,
     BlockDiffusion,
-    Blocks,
     Causal,
-    Columns,
-    First,
     Full,
     Mask,
     Not,
@@ -29,13 +26,12 @@ from transformer.functional.masks import (
     OwnBeams,
     Padding,
     Prefix,
-    RandomBlocks,
     Segment,
-    Strides,
     Tokens,
     Window,
     allows,
 )
+from transformer.functional.sparse_masks import Blocks, Columns, First, RandomBlocks, Strides
 
 SEGMENTS = jnp.array([[1, 1, 2, 2, 2]])
 VALID = jnp.array([[True, True, True, True, False]])

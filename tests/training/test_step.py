@@ -21,8 +21,9 @@ from transformer.runs.config import Replica
 from transformer.runs.muon import Muon
 from transformer.runs.optimizer import OptimizerConfig, ParameterGroup
 from transformer.runs.rules import Adafactor, UpdateRule
+from transformer.training.gradient import make_gradient
 from transformer.training.optimizer import Numbers, make_optimizer, stack_numbers, trained_part
-from transformer.training.step import create_train_state, make_gradient, make_train_step, with_average
+from transformer.training.step import create_train_state, make_train_step, with_average
 
 
 def build(config):

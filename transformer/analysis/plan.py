@@ -19,8 +19,8 @@ from transformer.models.stack import Remat
 from transformer.objectives.objective import Objective
 from transformer.runs.config import Replica, RunConfig
 from transformer.runs.mesh import MeshConfig
+from transformer.training.gradient import draws
 from transformer.training.program import Program, make_program, rows_are_alone
-from transformer.training.step import draws
 
 
 class Plan(NamedTuple):

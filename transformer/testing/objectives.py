@@ -25,7 +25,7 @@ from transformer.objectives.objective import Batch, Objective, Sums
 from transformer.testing.comparing import applies, close
 from transformer.testing.evaluation import Evaluated
 from transformer.testing.subject import LENGTH, SMALL, VOCAB, initial_values, shaken, tokens_of
-from transformer.training.step import draws
+from transformer.training.gradient import draws
 
 BATCH = 4
 TOKENS = tokens_of(BATCH, LENGTH + 1)

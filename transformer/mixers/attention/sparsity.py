@@ -10,7 +10,8 @@ from transformer.core.arrays import look_up
 from transformer.core.errors import ConfigError
 from transformer.core.parameters import FanIn, Parameter
 from transformer.functional.cache import KeyValue
-from transformer.functional.masks import Blocks, Columns, First, Prefix, RandomBlocks, Strides, Tokens, Window
+from transformer.functional.masks import Prefix, Tokens, Window
+from transformer.functional.sparse_masks import Blocks, Columns, First, RandomBlocks, Strides
 from transformer.mixers.attention.base import Sparsity
 
 
