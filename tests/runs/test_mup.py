@@ -11,7 +11,9 @@ from transformer.core import modules as pure
 from transformer.core.errors import ConfigError
 from transformer.core.parameters import FanIn
 from transformer.mixers.attention.attention import Attention
-from transformer.mixers.attention.projections import InverseScale
+from transformer.mixers.attention.base import Normalizer
+from transformer.mixers.attention.normalizers import LinearNormalizer
+from transformer.mixers.attention.projections import ConstantScale, InverseScale
 from transformer.mixers.attention.sparsity import SlidingWindow
 from transformer.models.blocks import SideBySide
 from transformer.models.build import build
@@ -243,6 +245,25 @@ def test_the_factor_is_set_wherever_there_is_attention():
     kinds = run.replace(mup(run, 64)).model.kinds
     assert [kind.mixer and kind.mixer.scale for kind in kinds] == [InverseScale(), None, InverseScale()]
     assert not any("mixer" in path for path in mup(RunConfig(model=ModelConfig(vocab_size=4, mixer=None)), 64))
+
+
+@pytest.mark.parametrize("normalizer", ["linear", "performer"])
+def test_no_factor_is_set_where_it_cancels(normalizer):
+    linear = Attention(normalizer=Normalizer.parse(normalizer))
+    run = RunConfig(model=ModelConfig(vocab_size=4, mixer=linear))
+    assert run.replace(mup(run, 64)).model.mixer == linear
+    turns = RunConfig(model=ModelConfig(vocab_size=4, pattern=(Alternate("mixer", (Attention(), linear)),)))
+    kinds = turns.replace(mup(turns, 64)).model.kinds
+    assert [kind.mixer.scale for kind in kinds] == [InverseScale(), None]
+
+
+@pytest.mark.parametrize(
+    ("path", "values"), [("mixer.scale", (None, ConstantScale(1.0))), ("mixer.normalizer", (None, LinearNormalizer()))]
+)
+def test_a_pattern_of_what_the_factor_depends_on_is_refused(path, values):
+    run = RunConfig(model=ModelConfig(vocab_size=4, pattern=(Alternate(path, values),)))
+    with pytest.raises(ConfigError, match=f"mup: there is no rule for model.pattern of {path}; alternate mixer"):
+        mup(run, 64)
 
 
 def test_the_factor_is_set_where_the_mixer_takes_turns_too():

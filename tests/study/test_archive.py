@@ -1,6 +1,7 @@
 """Archives: a study in a small file, read again, and continued from it."""
 
 import dataclasses
+import fcntl
 import re
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 from tests.study import made
 from transformer.core.errors import ConfigError
 from transformer.core.files import Damaged, read_compressed, write_compressed, write_sealed
+from transformer.core.folders import LOCK
+from transformer.study import archive as archive_module
 from transformer.study.analyse import read_study
 from transformer.study.archive import RUNS, SUFFIX, Archives, pack, unpack
 from transformer.study.plan import PLAN
@@ -88,12 +91,27 @@ def test_studies_share_the_runs_of_an_arm(archive, tmp_path):
     shared.write(tmp_path / "other")
     write_sealed(tmp_path / "other" / PLAN, {})
     pack(tmp_path / "other", archive.with_name(f"other{SUFFIX}"))
-    assert {path.name for path in (archive.parent / RUNS).iterdir()} == {
+    assert {path.name for path in (archive.parent / RUNS).glob(f"*{SUFFIX}")} == {
         f"{config}{SUFFIX}" for config in ("base", "arm", "noise", "new")
     }
     archives = Archives(archive.parent)
     for name in ("study", "other"):
         assert said(archives.report(name)) == said(read_study(tmp_path / name))
+
+
+def test_while_one_study_is_packed_no_other_is(workdir, tmp_path, monkeypatch):
+    """Each would write the file of a shared arm without the runs of the other."""
+    written = []
+
+    def write(path, body):
+        with (tmp_path / "kept" / RUNS / LOCK).open() as file, pytest.raises(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        written.append(path)
+        write_compressed(path, body)
+
+    monkeypatch.setattr(archive_module, "write_compressed", write)
+    pack(workdir, tmp_path / "kept" / f"study{SUFFIX}")
+    assert len(written) == 4
 
 
 def test_what_probes_found_of_a_shared_run_stays(workdir, archive, tmp_path):

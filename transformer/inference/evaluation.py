@@ -114,7 +114,7 @@ class TextModel:
         return self._scores([self._divided(*pair) for pair in pairs])
 
     def whole_log_likelihoods(self, texts: Sequence[str]) -> list[float]:
-        """log P of each text, in nats: every token is a label once, in windows that do not overlap."""
+        """log P of each text, in nats: every token is a label once, in windows whose labels do not overlap."""
         tokens, given = [self._after_start(text) for text in texts], max(1, len(self._after_start("")))
         return [log for log, _ in self._scores([(tokens_L, max(0, len(tokens_L) - given)) for tokens_L in tokens])]
 

@@ -52,6 +52,8 @@ def mup(config: RunConfig, base_width: int, base_head_dim: int = 1) -> dict[str,
     model, factor = config.model, base_width / config.model.d_model
     for kind in model.kinds:
         _check_layer(kind)
+    if turns := next((one for one in model.pattern if one.path in ("mixer.scale", "mixer.normalizer")), None):
+        raise ConfigError(f"mup: there is no rule for model.pattern of {turns.path}; alternate mixer")
     matrices = [path for path in _paths(model) if any(fnmatchcase(path, pattern) for pattern in HIDDEN)]
     # A group that matches no parameter is an error.
     patterns = [pattern for pattern in HIDDEN if any(fnmatchcase(path, pattern) for path in matrices)]
@@ -115,9 +117,9 @@ def _check_layer(model: ModelConfig) -> None:
 
 
 def _scales(model: ModelConfig, inverse: Scale) -> dict[str, Any]:
-    """The factor on q·k of every attention, by dotted path."""
+    """The factor on q·k of every attention that has one, by dotted path."""
     turns = next((one for one in model.pattern if one.path == "mixer"), None)
-    own = isinstance(model.mixer, Attention) and (turns is None or model.mixer in turns.values)
+    own = _is_scaled(model.mixer) and (turns is None or model.mixer in turns.values)
     changes: dict[str, Any] = {"model.mixer.scale": inverse} if own else {}
     return changes if turns is None else changes | {"model.pattern": tuple(_scaled(o, inverse) for o in model.pattern)}
 
@@ -125,8 +127,13 @@ def _scales(model: ModelConfig, inverse: Scale) -> dict[str, Any]:
 def _scaled(one: Alternate, scale: Scale) -> Alternate:
     if one.path != "mixer":
         return one
-    values = (replace(value, scale=scale) if isinstance(value, Attention) else value for value in one.values)
+    values = (replace(value, scale=scale) if _is_scaled(value) else value for value in one.values)
     return replace(one, values=tuple(values))
+
+
+def _is_scaled(mixer: Any) -> bool:
+    """Whether it is attention in which a factor on q·k does not cancel."""
+    return isinstance(mixer, Attention) and (mixer.normalizer is None or mixer.normalizer.scaled)
 
 
 def _others(parameters: dict[str, Parameter], model: ModelConfig) -> dict[str, Parameter]:

@@ -17,6 +17,7 @@ from transformer.core.files import (
     write_compressed,
     write_sealed,
 )
+from transformer.core.folders import locked
 from transformer.study.analyse import report_of
 from transformer.study.plan import PLAN
 from transformer.study.record import STUDY, Record, read_record
@@ -67,18 +68,18 @@ def pack(workdir: Path, path: Path) -> None:
     are kept, rounded.
 
     Raises:
-      ConfigError: the folder holds no study.
+      ConfigError: the folder holds no study, or the file's cannot be written.
       Damaged: a file of the study, or one beside the archive, is not what was written.
     """
     record = read_record(workdir)
     archived = _Archived(replace(record, runs=RUNS), read_sealed(workdir / PLAN))
-    (path.parent / RUNS).mkdir(parents=True, exist_ok=True)
-    for config, names in _names(record).items():
-        kept = _kept(path, config)
-        there = _read(kept) if kept.exists() else {}
-        found = {name: read_run(workdir / record.runs / name) for name in names}
-        _write(kept, there | {n: run.with_probes_of(there[n]) if n in there else run for n, run in found.items()})
-    write_compressed(path, asdict(archived))
+    with locked(path.parent / RUNS, wait=True):  # of two studies that share an arm each adds its runs
+        for config, names in _names(record).items():
+            kept = _kept(path, config)
+            there = _read(kept) if kept.exists() else {}
+            found = {name: read_run(workdir / record.runs / name) for name in names}
+            _write(kept, there | {n: run.with_probes_of(there[n]) if n in there else run for n, run in found.items()})
+        write_compressed(path, asdict(archived))
 
 
 def unpack(path: Path, workdir: Path, runs: Path) -> None:
