@@ -12,6 +12,7 @@ import io
 import itertools
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -245,6 +246,7 @@ def check_rate(command: Any) -> None:
 
 def main(run: Callable[[], None]) -> None:
     """Call `run`; errors are one line. Exit codes: 2 for a wrong choice, 74 for a full disk, 75 for an interruption."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, where no run saves its state first
     try:
         try:
             run()
@@ -262,6 +264,11 @@ def main(run: Callable[[], None]) -> None:
     except Interrupted as stop:
         print(stop, file=sys.stderr)
         sys.exit(EXIT_INTERRUPTED)
+    except KeyboardInterrupt:
+        print("interrupted; what was saved stays, and the same command with --resume continues a run", file=sys.stderr)
+        sys.exit(EXIT_INTERRUPTED)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def extend(config: Any, cls: type[T], **more: Any) -> T:

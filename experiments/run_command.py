@@ -213,6 +213,15 @@ def summarize(trained: Outcome, metrics: Mapping[str, np.ndarray], more: Mapping
     }
 
 
+def _measured_before(path: Path, steps: int) -> dict[str, Any]:
+    """Time and speed of a run that was finished before, which only reading it again does not measure."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return {name: found[name] for name in ("seconds", "tokens_per_second")} if found["steps"] == steps else {}
+    except (OSError, ValueError, KeyError, TypeError):  # there is none
+        return {}
+
+
 def conclude(trained: Outcome, metrics: Mapping[str, np.ndarray], sample: str, **more: Any) -> None:
     """Write result.json and the picture, and show the result; exit code 1 where every replica diverged.
 
@@ -227,7 +236,10 @@ def conclude(trained: Outcome, metrics: Mapping[str, np.ndarray], sample: str, *
     if not processes.is_writer():
         return
     result, metric = summarize(trained, metrics, more), next(iter(metrics))
-    write_durably(trained.workdir / "result.json", json.dumps(result, indent=1))
+    path = trained.workdir / "result.json"
+    if result["tokens_per_second"] is None:
+        result |= _measured_before(path, trained.config.steps)
+    write_durably(path, json.dumps(result, indent=1))
     write_durably(trained.workdir / "sample.txt", sample)
     plot_run(trained, result["reference"])
     title = f"{result['parameters']:,} parameters, {result['steps']} steps"

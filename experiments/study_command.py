@@ -14,11 +14,12 @@ from experiments.sections import STUDY, Sections
 from transformer.core import runtime
 from transformer.core.errors import ConfigError, nearest
 from transformer.core.folders import check_own, clear, file_names, locked
-from transformer.data.dataset import load_data
+from transformer.data.dataset import Dataset, load_data
 from transformer.runs.config import RunConfig
 from transformer.runs.mesh import AUTOMATIC, MeshConfig
 from transformer.runs.presets import PRESETS
 from transformer.study import designs
+from transformer.study.arms import prepared
 from transformer.study.designs import Design
 from transformer.study.engines import LOCAL, Engine
 from transformer.study.plan import PLAN
@@ -117,25 +118,33 @@ def run_parsed(
         print(dry_run.of_study(study, load_data(study.base.data), command.confirm))
         return None
     fresh = command.workdir.with_name(f"{command.workdir.name}{CONFIRMATION}")
-    for folder in (command.workdir, fresh) if command.confirm else (command.workdir,):
-        prepare(folder, command)
+    folders = (command.workdir, fresh) if command.confirm else (command.workdir,)
+    for folder in folders:
+        check_folder(folder, command)
     runtime.start()
-    try:
-        how: dict[str, Any] = {"engine": command.engine, "mesh": command.mesh, "runs": command.runs}
-        report = study.run(command.workdir, log=command.log, **how)
-    except StudyError as error:
-        sys.exit(f"error: {error}")
-    _show(report, command.workdir)
-    if report.failed:
-        sys.exit(1)
+    data = load_data(study.base.data)
+    if command.overwrite:
+        prepared(study, data)  # or it refuses, before anything is deleted
+        for folder in folders:
+            overwrite(folder)
+    report = _run(study, data, command.workdir, command)
     if command.confirm:
-        _show(study.confirmation(report).run(fresh, log=command.log, **how), fresh)
+        _run(study.confirmation(report), data, fresh, command)
     return report
 
 
-def _show(report: Report, workdir: Path) -> None:
+def _run(study: Study, data: Dataset, workdir: Path, command: StudyCommand) -> Report:
+    """Run and show a study; the process ends where an arm failed."""
+    try:
+        how: dict[str, Any] = {"engine": command.engine, "mesh": command.mesh, "runs": command.runs}
+        report = study.run(workdir, data=data, log=command.log, **how)
+    except StudyError as error:
+        sys.exit(f"error: {error}")
     report.show()
     print(f"report.html, .md, .json, .csv and .tex and the pictures are in {workdir}")
+    if report.failed:
+        sys.exit(1)
+    return report
 
 
 def _design(all_arms: Mapping[str, Mapping[str, Any]], command: StudyCommand) -> Design:
@@ -150,12 +159,17 @@ def _design(all_arms: Mapping[str, Mapping[str, Any]], command: StudyCommand) ->
     return dataclasses.replace(made, arms={name: {**arms[first], **changes} for name, changes in made.arms.items()})
 
 
-def prepare(folder: Path, command: StudyCommand) -> None:
+def check_folder(folder: Path, command: StudyCommand) -> None:
     """Refuse a folder that is not empty unless the command says what to do with it."""
     if not file_names(folder) or command.resume:
         return
     if not command.overwrite:
         raise ConfigError(f"workdir: {folder} is not empty; --resume continues it, --overwrite starts again")
     check_own(folder, PLAN, STUDY_FILES)
-    with locked(folder):
-        clear(folder, PLAN, STUDY_FILES)
+
+
+def overwrite(folder: Path) -> None:
+    """Delete the study in a folder, where there is one."""
+    if file_names(folder):
+        with locked(folder):
+            clear(folder, PLAN, STUDY_FILES)

@@ -1,11 +1,13 @@
 """Folders are held by one process, and what is in them is named."""
 
 import fcntl
+import resource
 import threading
 
 import pytest
 
 from transformer.core.errors import ConfigError
+from transformer.core.files import WriteError
 from transformer.core.folders import LOCK, file_names, locked
 
 
@@ -30,3 +32,15 @@ def test_a_folder_that_another_holds_is_refused_or_waited_for(tmp_path, capsys):
         threading.Timer(0.1, fcntl.flock, (file, fcntl.LOCK_UN)).start()
         with locked(tmp_path, wait=True):
             assert capsys.readouterr().err == f"waiting for process 5 on there, which holds {tmp_path}\n"
+
+
+def test_a_disk_without_room_for_the_lock_is_said(tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        with pytest.raises(WriteError, match=r"\.lock: .*bytes are free there"), locked(tmp_path / "run"):
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with locked(tmp_path / "run"):
+        assert (tmp_path / "run" / LOCK).read_text().startswith("process ")

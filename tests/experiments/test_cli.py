@@ -5,6 +5,7 @@ import importlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -125,6 +126,17 @@ def test_exit_codes(error, code, capsys):
         cli.main(run)
     assert stop.value.code == code
     assert capsys.readouterr().err.endswith("this and that\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_where_nothing_trains(number, capsys):
+    """Such as while the last picture is drawn."""
+    before = signal.getsignal(number)
+    with pytest.raises(SystemExit) as stop:
+        cli.main(lambda: os.kill(os.getpid(), number))
+    assert stop.value.code == 75
+    assert capsys.readouterr().err.startswith("interrupted; what was saved stays")
+    assert signal.getsignal(number) == before
 
 
 def test_output_that_nobody_reads_on_ends_quietly():

@@ -1,7 +1,9 @@
 """Commands that train: going on with a folder, and looking without training."""
 
 import dataclasses
+import json
 
+import numpy as np
 import pytest
 
 from experiments import classification, cli, dry_run, run_command, vision
@@ -200,3 +202,13 @@ def test_a_run_that_diverged_ends_with_a_line_and_no_sample(run_folder, tmp_path
     assert said.err.endswith(f"error: every replica diverged; {tmp_path / 'run'} has the metrics\n")
     assert "garbage" not in said.out
     assert (tmp_path / "run" / "result.json").exists()
+
+
+def test_what_was_measured_of_a_finished_run_stays(run_folder, tmp_path):
+    config = load_run(run_folder).config
+    for _ in range(2):
+        outcome = train(config, [Replica()], load_corpus(config.data), tmp_path / "run", when_not_empty="resume")
+        run_command.conclude(outcome, {"token_accuracy": outcome.accuracy}, "sample")
+        result = json.loads((tmp_path / "run" / "result.json").read_text())
+        assert result["tokens_per_second"] > 0
+    assert not np.isfinite(outcome.tokens_per_second)

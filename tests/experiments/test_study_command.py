@@ -8,13 +8,14 @@ import pytest
 
 from experiments import compare, gpt_to_llama, heads, norm_method, scaling
 from experiments.dry_run import scaled
-from experiments.study_command import StudyCommand, budgets, prepare, run_parsed, run_study
+from experiments.study_command import StudyCommand, budgets, check_folder, overwrite, run_parsed, run_study
 from transformer.analysis.counts import parameter_count, train_flops
 from transformer.core.errors import ConfigError
-from transformer.core.files import write_sealed
+from transformer.core.files import WriteError, write_sealed
 from transformer.norms.norm import RMSNorm
 from transformer.positions.rotary import RoPE
 from transformer.study.analyse import read_study
+from transformer.study.cell import Cell
 from transformer.study.designs import Design
 from transformer.study.study import Study
 from transformer.training.progress import duration
@@ -212,6 +213,52 @@ def test_durations(seconds, text):
     assert duration(seconds) == text
 
 
+def test_what_is_refused_overwrites_nothing(tmp_path):
+    """Neither where data or an arm is wrong, nor where the folder of the confirmation holds something else."""
+    for folder in (tmp_path / "s", tmp_path / "s_fresh"):
+        folder.mkdir()
+        write_sealed(folder / "plan.json", {})
+    (tmp_path / "text.txt").write_text("abacabad" * 40)
+    (tmp_path / "s_fresh" / "thesis.tex").write_text("kept")
+    fields = {"data.path": str(tmp_path / "text.txt"), "model.max_length": 8}
+    command = StudyCommand(workdir=tmp_path / "s", overwrite=True).replace(fields)
+    impossible = {"a": {}, "b": {"model.mixer.num_heads": 7}}
+    for arms, changes, line in (
+        ({"a": {}, "b": {"model.num_layers": 1}}, {"data.path": "nowhere.txt"}, "no file nowhere.txt"),
+        (impossible, {}, "arm b: .* 7"),
+        ({"a": {}, "b": {"model.num_layers": 1}}, {"confirm": True}, r"holds thesis\.tex"),
+    ):
+        with pytest.raises(ConfigError, match=line):
+            run_parsed("s", arms, command.replace(changes))
+        assert (tmp_path / "s" / "plan.json").exists()
+
+
+def test_a_confirmation_that_fails_is_said(tmp_path, monkeypatch, capsys):
+    """With exit code 1, also where nothing is left to compare."""
+    (tmp_path / "text.txt").write_text("abacabad" * 40)
+    tiny = {"model.num_layers": 1, "model.d_model": 16, "model.mixer.num_heads": 2, "model.max_length": 8}
+    fields = tiny | {"steps": 4, "batch_size": 4, "data.path": str(tmp_path / "text.txt"), "optimizer.warmup_steps": 0}
+    own = {"seeds": 2, "learning_rates": (1e-3,), "noise_floor": False, "confirm": True, "resume": True}
+    command = StudyCommand(workdir=tmp_path / "asked").replace(fields | own)
+    compute, failing = Cell.compute, ["position"]
+
+    def sometimes(cell):
+        if cell.folder.is_relative_to(tmp_path / "asked_fresh") and cell.title.startswith(tuple(failing)):
+            raise WriteError("the disk is full")
+        compute(cell)
+
+    monkeypatch.setattr(Cell, "compute", sometimes)
+    with pytest.raises(SystemExit) as stop:
+        run_parsed("s", ARMS, command)
+    assert stop.value.code == 1
+    assert "2 of 3 arms are computed, 1 failed" in capsys.readouterr().out
+    failing.append("start")
+    (tmp_path / "asked_fresh").rename(tmp_path / "kept")
+    with pytest.raises(SystemExit) as stop:
+        run_parsed("s", ARMS, command)
+    assert str(stop.value.code).startswith("error: s_fresh: nothing to compare with the baseline start")
+
+
 def test_a_study_is_overwritten_and_nothing_else_is(tmp_path):
     """A folder with an entry `cells` may be anybody's; what is in it stays."""
     command = StudyCommand(workdir=tmp_path, overwrite=True)
@@ -220,14 +267,15 @@ def test_a_study_is_overwritten_and_nothing_else_is(tmp_path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("kept")
     with pytest.raises(ConfigError, match=r"plan\.json is missing"):
-        prepare(tmp_path, command)
+        check_folder(tmp_path, command)
     write_sealed(tmp_path / "plan.json", {})
     with pytest.raises(ConfigError, match=r"holds cells/thesis\.tex, which no run wrote"):
-        prepare(tmp_path, command)
+        check_folder(tmp_path, command)
     assert all((tmp_path / name).exists() for name in names)
     (tmp_path / "cells" / "thesis.tex").unlink()
-    prepare(tmp_path, command)
+    check_folder(tmp_path, command)
+    overwrite(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [".lock"]
     (tmp_path / "report.md").write_text("")
     with pytest.raises(ConfigError, match="--resume continues it, --overwrite starts again"):
-        prepare(tmp_path, StudyCommand(workdir=tmp_path))
+        check_folder(tmp_path, StudyCommand(workdir=tmp_path))

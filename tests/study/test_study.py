@@ -40,9 +40,11 @@ from transformer.study.probes import LongerText, Probe
 from transformer.study.record import read_record
 from transformer.study.report import Report
 from transformer.study.running import NOISE, StudyError
+from transformer.study.runs import ArmRuns
 from transformer.study.statistics import detectable_difference
 from transformer.study.study import Study
 from transformer.training.loop import train
+from transformer.training.metrics import METRICS
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,29 @@ def test_finished_runs_are_read_and_missing_ones_computed(tuned, tmp_path):
     assert read_sealed(damaged).keys() == whole.keys()
     for one, other in zip(tuned.report.arms, second.arms, strict=True):
         np.testing.assert_allclose(one.values, other.values, rtol=1e-5)
+
+
+def test_a_study_that_is_killed_while_runs_are_stored_keeps_their_cell(base, corpus, tmp_path, monkeypatch):
+    """What was trained together is not trained again in part."""
+    study = Study("s", base, {"a": {}, "b": {"model.mixer.num_heads": 1}}, seeds=4, learning_rates=(1e-3,))
+    write, written = ArmRuns.write, []
+
+    def killed(self, run):
+        if len(written) == 2:
+            raise KeyboardInterrupt
+        written.append(run)
+        write(self, run)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ArmRuns, "write", killed)
+        with pytest.raises(KeyboardInterrupt):
+            study.run(tmp_path, data=corpus)
+    (cell,) = (tmp_path / "cells").iterdir()
+    trained = (cell / METRICS).read_bytes()
+    study.run(tmp_path, data=corpus)
+    assert (cell / "result.json").exists()
+    assert len(list((tmp_path / "cells").iterdir())) == 2
+    assert (cell / METRICS).read_bytes() == trained
 
 
 def test_the_baseline_is_run_again_under_seeds_that_no_arm_has(tuned):

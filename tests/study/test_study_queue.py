@@ -6,7 +6,10 @@ import shutil
 import pytest
 
 from transformer.core.errors import ConfigError
+from transformer.core.files import WriteError
 from transformer.study.analyse import read_study
+from transformer.study.archive import SUFFIX, Archives, archived
+from transformer.study.cell import Cell
 from transformer.study.probes import LongerText
 from transformer.study.record import STUDY, read_record
 from transformer.study.study import Study
@@ -162,3 +165,38 @@ def test_what_fails_does_not_stop_the_others(queue, base):
     queue.run()
     assert list(queue.failed) == ["broken"]
     assert queue.looked("open") == 1
+
+
+def test_an_arm_that_failed_is_tried_again_by_a_later_call_alone(queue, monkeypatch):
+    compute, failing = Cell.compute, ["arm"]
+
+    def sometimes(cell):
+        if cell.title.startswith(tuple(failing)):
+            raise WriteError("the disk is full")
+        compute(cell)
+
+    monkeypatch.setattr(Cell, "compute", sometimes)
+    arms = {"arm": {"model.mixer.num_heads": 1}, "other": {"model.num_layers": 2}}
+    queue.studies, queue.looks = {"three": study("three", queue.studies["open"].base, arms)}, 1
+    queue.run()
+    assert queue.failed == {"three": "arm: WriteError: the disk is full"}
+    later = dataclasses.replace(queue, failed={})
+    failing[:] = ["none"]
+    later.run()
+    assert later.failed == {}
+    assert [arm.name for arm in read_study(queue.folder / "three").arms] == ["base", "arm", "other"]
+    assert [len(arm.seeds) for arm in archived(queue.archives / f"three{SUFFIX}").arms.values()] == [2, 2, 2]
+
+
+def test_what_a_killed_call_did_not_pack_is_packed_by_the_next(queue, tmp_path):
+    """And what is packed already is not written again, nor by a folder that knows less."""
+    queue.run()
+    for name in ("same", "open"):
+        (queue.archives / f"{name}{SUFFIX}").unlink()
+    queue.run()
+    assert Archives(queue.archives).names() == ["open", "same"]
+    less = dataclasses.replace(queue, folder=tmp_path / "less", looks=1, archives=None)
+    less.run()
+    before = {path: path.stat().st_mtime_ns for path in queue.archives.rglob("*.xz")}
+    dataclasses.replace(less, archives=queue.archives).run()
+    assert {path: path.stat().st_mtime_ns for path in queue.archives.rglob("*.xz")} == before

@@ -46,6 +46,15 @@ def test_the_newest_is_restored_and_old_ones_are_deleted(folder):
     assert_is(checkpoint.restore(folder, state(0.0)), 30)
 
 
+def test_what_is_kept_can_be_used(folder):
+    """A run goes on before the newest checkpoint only where that is damaged."""
+    (folder / "00000030" / checkpoint.MANIFEST).write_text("{}")
+    with pytest.warns(UserWarning, match="00000030"):
+        assert_is(checkpoint.restore(folder, state(0.0)), 20)
+    checkpoint.save(folder, 25, state(25.0), notes(25))
+    assert checkpoint.steps(folder) == [20, 25]
+
+
 def test_shapes_say_what_is_restored(folder):
     """Nothing is computed for a template; that of a key has the shape of what is stored for it."""
     template = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=a.sharding), state(0.0))

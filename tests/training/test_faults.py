@@ -136,12 +136,14 @@ def test_a_request_to_stop_in_the_first_compilation(config, corpus, tmp_path):
 
 
 HURRY = """
-import os, signal, sys
-from transformer.training.signals import StopRequest
+import os, signal, sys, time
+from transformer.training.signals import TWICE, StopRequest
 with StopRequest() as request:
     os.kill(os.getpid(), signal.SIGTERM)
     assert request.requested
+    os.kill(os.getpid(), signal.SIGTERM)  # as `timeout` does
     print("asked once", flush=True)
+    time.sleep(TWICE + 0.1)
     os.kill(os.getpid(), getattr(signal, sys.argv[1]))
     print("not reached")
 """

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TextIO
 
 from transformer.core.errors import ConfigError
-from transformer.core.files import Damaged, read_sealed
+from transformer.core.files import Damaged, read_sealed, writing
 
 LOCK = ".lock"
 _held: set[Path] = set()
@@ -27,7 +27,8 @@ def locked(workdir: Path, *, wait: bool = False) -> Iterator[None]:
       wait: whether to wait while another process holds it, instead of refusing.
 
     Raises:
-      ConfigError: another process holds the folder, or it cannot be written.
+      ConfigError: another process holds the folder, or it cannot be made.
+      WriteError: there is no space to say who holds it.
     """
     place = workdir.resolve()
     if place in _held:
@@ -40,9 +41,10 @@ def locked(workdir: Path, *, wait: bool = False) -> Iterator[None]:
         raise ConfigError(f"workdir: {workdir} cannot be written: {error.strerror}") from None
     with file:
         _take(file, workdir, wait)
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}")
-        file.flush()
+        with writing(workdir / LOCK):
+            file.truncate(0)
+            holder = f"process {os.getpid()} on {socket.gethostname()}"
+            os.write(file.fileno(), holder.encode())  # without a buffer, whose rest `close` would write
         _held.add(place)
         try:
             yield

@@ -13,9 +13,7 @@ import numpy as np
 from transformer.core.errors import ConfigError, nearest
 from transformer.core.files import parsed, read_text
 from transformer.core.json import from_json
-from transformer.runs.tokenizers import (
-    SPECIAL,
-)
+from transformer.runs.tokenizers import SPECIAL
 
 PAD, START, END, UNKNOWN, MASK = range(len(SPECIAL))
 CONTROL = (PAD, START, END, MASK)

@@ -108,6 +108,16 @@ def unpack(path: Path, workdir: Path, runs: Path) -> None:
             write_sealed(workdir / name, body)
 
 
+def archived(path: Path) -> Record:
+    """What an archive says of its study.
+
+    Raises:
+      FileNotFoundError: there is no archive.
+      Damaged: it is not what was written.
+    """
+    return value_of(_Archived, read_compressed(path), str(path)).record
+
+
 @dataclass
 class Archives:
     """A folder of archives, in which each file of runs is read once, whatever studies have it."""

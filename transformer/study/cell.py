@@ -29,6 +29,8 @@ from transformer.training.signals import Interrupted
 from transformer.training.trackers import Tracker
 from transformer.training.workdir import CONFIG, Identity, identity, read_identity
 
+RESULT = "result.json"
+"""Names the files of its runs, when all are stored."""
 ERROR = "error.txt"
 """The error of the last attempt: one line, with the traceback below it."""
 
@@ -106,7 +108,7 @@ class Cell:
         for run in runs:
             self.stored.write(run)
         names = [self.stored.path(run.seed, run.learning_rate).name for run in runs]
-        write_sealed(self.folder / "result.json", {"runs": names})
+        write_sealed(self.folder / RESULT, {"runs": names})
 
     def _run(self, outcome: Outcome, number: int, probes: dict[str, list[float | None]]) -> Run:
         """What one replica measured."""

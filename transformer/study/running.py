@@ -20,7 +20,7 @@ from transformer.runs.mesh import MeshConfig
 from transformer.study import plan
 from transformer.study.analyse import analyse
 from transformer.study.arms import Arm
-from transformer.study.cell import Cell, replicas_of
+from transformer.study.cell import RESULT, Cell, replicas_of
 from transformer.study.engines import Engine
 from transformer.study.record import NOISE, ArmRecord, Record, read_record
 from transformer.study.report import Report, Unresolved
@@ -161,13 +161,17 @@ class Running:
             trackers=shown,
             initial=arm.initial,
         )
-        missing, unmeasured = [], {}
+        missing, again, stopped = [], {}, {}
         for replica, run in zip(replicas, wanted.found(), strict=True):
             if run is None or not (wanted.measured(run) or (cells / run.cell).exists()):
                 missing.append(replica)
             elif not wanted.measured(run):
-                unmeasured[run.cell] = replicas_of(cells / run.cell)
-        groups = [*unmeasured.values(), *([missing] if missing else [])]
+                again[run.cell] = replicas_of(cells / run.cell)
+            elif _is_unwritten(cells / run.cell):
+                stopped[run.cell] = replicas_of(cells / run.cell)
+        again |= {cell: group for cell, group in stopped.items() if any(one in group for one in missing)}
+        missing = [one for one in missing if not any(one in group for group in again.values())]
+        groups = [*again.values(), *([missing] if missing else [])]
         return [dataclasses.replace(wanted, replicas=group) for group in groups]
 
     def _report(self, kept: dict[str, Any]) -> Report:
@@ -241,6 +245,11 @@ class Running:
             yield f"it sees its training data in another order than {base.name}, which the difference includes"
         elif arm.held_out != base.held_out:
             yield f"its held-out part has other tokens, or other batches, than that of {base.name}"
+
+
+def _is_unwritten(cell: Path) -> bool:
+    """Whether a cell was stopped while its runs were stored."""
+    return cell.exists() and not (cell / RESULT).exists()
 
 
 def _said(cell: Cell) -> str:

@@ -8,9 +8,9 @@ from pathlib import Path
 from transformer.core.errors import ConfigError
 from transformer.core.files import Damaged
 from transformer.study.analyse import read_study
-from transformer.study.archive import SUFFIX, pack, unpack
+from transformer.study.archive import SUFFIX, archived, pack, unpack
 from transformer.study.engines import LOCAL, Engine
-from transformer.study.record import STUDY, read_record
+from transformer.study.record import STUDY, Record, read_record
 from transformer.study.report import Report, Unresolved
 from transformer.study.running import StudyError
 from transformer.study.study import Study
@@ -59,12 +59,13 @@ class StudyQueue:
         if minutes is not None and not minutes >= 0:
             raise ConfigError(f"minutes: {minutes} is not a time")
         ends = float("inf") if minutes is None else time.monotonic() + 60 * minutes
+        self._pack_all()
         urgencies = {name: self.urgency(name) for name in self.studies}
         while time.monotonic() < ends and any(urgencies.values()):
             name = max(urgencies, key=lambda each: urgencies[each])
             try:
                 self.look(name)
-                urgencies[name] = self.urgency(name)
+                urgencies[name] = 0.0 if name in self.failed else self.urgency(name)
             except Interrupted:
                 raise Interrupted(f"{name}: what is computed is kept; the same command goes on") from None
             except (StudyError, ConfigError) as error:
@@ -72,11 +73,11 @@ class StudyQueue:
                 self.say(f"{name}: {error}")
 
     def look(self, name: str) -> None:
-        """One more look at a study."""
-        workdir, looks = self.folder / name, self.looked(name) + 1
+        """One more look at a study, or the last one again where an arm failed in it."""
+        workdir, looked = self.folder / name, self.looked(name)
+        looks = looked if looked and self._failed(name) else looked + 1
         self.say(f"{time.strftime('%H:%M:%S')} {name}, look {looks}")
-        study = self.studies[name]
-        study.run(
+        report = self.studies[name].run(
             workdir,
             looks=looks,
             say=self.say,
@@ -86,6 +87,20 @@ class StudyQueue:
         )
         if self.archives:
             pack(workdir, self.archives / f"{name}{SUFFIX}")
+        if report.failed:
+            self.failed[name] = "; ".join(f"{arm}: {error}" for arm, error in report.failed.items())
+
+    def _pack_all(self) -> None:
+        """Keep what was computed by a call that was killed before it packed it."""
+        for name in filter(self.looked, self.studies if self.archives else ()):
+            assert self.archives is not None
+            workdir, path = self.folder / name, self.archives / f"{name}{SUFFIX}"
+            if not path.exists() or _num_runs(archived(path)) < _num_runs(read_record(workdir)):
+                pack(workdir, path)
+
+    def _failed(self, name: str) -> dict[str, str]:
+        """The arms that failed in the last look at a study, with their errors."""
+        return read_record(self.folder / name).failed
 
     def looked(self, name: str) -> int:
         """How often a study has looked at its results; not at all where it asks something else by now, or its record
@@ -102,12 +117,12 @@ class StudyQueue:
 
     def urgency(self, name: str) -> float:
         """How much a study is in want of seeds: infinite before its first, 0 where nothing is open or no look is left;
-        infinite also where runs are damaged, which a look computes again.
+        infinite also where an arm failed or runs are damaged, which a look computes again.
 
         Between these it is the width of its widest open interval, in units of the margin.
         """
         study, looked = self.studies[name], self.looked(name)
-        if not looked:
+        if not looked or self._failed(name):
             return float("inf")
         if looked >= min(len(study.looks), self.looks or len(study.looks)):
             return 0.0
@@ -120,3 +135,7 @@ class StudyQueue:
 
     def _unresolved(self, name: str) -> Unresolved:
         return self.unresolved.get(name, Report.unresolved)
+
+
+def _num_runs(record: Record) -> int:
+    return sum(len(row) for arm in record.arms.values() for row in arm.files)

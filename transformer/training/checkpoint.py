@@ -109,7 +109,9 @@ def _publish(folder: Path, step: int, arrays: dict[str, Any], notes: Notes) -> N
     _remove(final)
     os.replace(partial, final)
     sync(folder)
-    for old in steps(folder)[:-KEEP]:
+    there = steps(folder)
+    kept = [each for each in there if each <= step][-KEEP:]  # a run is before a checkpoint only where that is damaged
+    for old in (each for each in there if each not in kept):
         # An interrupted deletion leaves nothing that looks like a checkpoint.
         _remove(_partial(folder, old))
         os.replace(folder / f"{old:08d}", _partial(folder, old))

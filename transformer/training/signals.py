@@ -1,15 +1,18 @@
-"""SIGTERM and Ctrl-C: the first signal asks the loop to save and stop, the second stops at once."""
+"""SIGTERM and Ctrl-C: the first signal asks the loop to save and stop, a later one stops at once."""
 
 import ctypes
 import os
 import signal
 import sys
 import threading
+import time
 
 from transformer.core.errors import OneLine
 
 EXIT_INTERRUPTED = 75
 """Exit code of a run that was asked to stop and saved: the same command with --resume continues."""
+TWICE = 0.5
+"""Seconds in which a signal that comes again is the same request, as `timeout` signals a process and then its group."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -18,13 +21,14 @@ class Interrupted(OneLine):
 
 
 class StopRequest:
-    """Within `with`, `requested` becomes True at the first signal; the second one kills the process.
+    """Within `with`, `requested` becomes True at the first signal; one more, `TWICE` later, kills the process.
 
     One around another learns of it too: a study is asked to stop with the run in it, even if that had just ended.
     """
 
     def __init__(self):
         self.requested = False
+        self._asked = 0.0
         self._previous: dict[int, object] = {}
 
     def __enter__(self) -> "StopRequest":
@@ -38,12 +42,13 @@ class StopRequest:
             signal.signal(number, handler)  # pyright: ignore[reportArgumentType]
 
     def _handle(self, number, _frame):
-        if self.requested:
+        if not self.requested:
+            self._ask(number)
+        elif time.monotonic() - self._asked > TWICE:
             os._exit(128 + number)
-        self._ask(number)
 
     def _ask(self, number):
-        self.requested = True
+        self.requested, self._asked = True, time.monotonic()
         outer = getattr(self._previous[number], "__self__", None)
         if isinstance(outer, StopRequest):
             outer._ask(number)
