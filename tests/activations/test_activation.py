@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from transformer.activations import activation as activations
-from transformer.activations.activation import CELU, ELU, SELU, ClampedSwiGLU, LeakyReLU, Mish, Squareplus
+from transformer.activations.activation import CELU, ELU, SELU, ClampedSwiGLU, LeakyReLU, Mish, Squareplus, solu
 
 POINTS = np.array([-30.0, -4.0, -1.5, -1.0, -0.1, 0.3, 1.0, 2.5, 4.0, 30.0])
 
@@ -78,3 +78,8 @@ def test_the_tail_of_gelu_has_digits(function, formula, dtype):
     """1 + erf would be 0 from -3.25 on."""
     points = jnp.asarray([-2.0, -2.5, -3.0, -3.25, -3.5], dtype)
     np.testing.assert_allclose(function(points).astype(jnp.float32), [formula(float(x)) for x in points], rtol=0.05)
+
+
+def test_solu_by_hand():
+    x = np.array([-1.0, 0.5, 2.0], np.float32)
+    np.testing.assert_allclose(solu(jnp.asarray(x)), x * np.exp(x) / np.exp(x).sum(), rtol=1e-5)

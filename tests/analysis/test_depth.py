@@ -86,3 +86,16 @@ def test_a_receptive_field_has_outputs_of_tokens():
     decoder = Subject(small())
     field = receptive_field(lambda *args: decoder.apply(*args)[..., 0], decoder.params, TOKENS, key=jax.random.key(0))
     assert field.shape == (8, 8)
+
+
+def test_a_mean_is_part_of_the_size():
+    np.testing.assert_allclose(root_mean_square(jnp.full((1, 2, 4), 3.0)), 3, rtol=1e-6)
+
+
+def test_a_receptive_field_is_a_mean_over_the_batch():
+    subject = Subject(small())
+    one, three = (
+        receptive_field(subject.apply, subject.params, jnp.repeat(TOKENS[:1], rows, 0), key=jax.random.key(0))
+        for rows in (1, 3)
+    )
+    assert float(three.sum()) == pytest.approx(float(one.sum()), rel=0.2)

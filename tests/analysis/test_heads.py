@@ -72,3 +72,11 @@ def test_repeated_tokens():
     np.testing.assert_array_equal(tokens[:, :6], tokens[:, 6:])
     assert all(len(set(row)) == 6 for row in tokens)
     assert len({tuple(row) for row in tokens}) == 5
+
+
+def test_scores_are_means_over_sequences():
+    one, three = (np.repeat(looking_back(1), rows, 0) for rows in (1, 3))
+    for score in (attention_distance, previous_token_scores):
+        np.testing.assert_allclose(score(three), score(one), rtol=1e-6)
+    repeated = np.repeat(looking_back(3), 3, 0)
+    np.testing.assert_allclose(induction_scores(repeated, 4), 1, rtol=1e-6)

@@ -28,3 +28,8 @@ def test_decay_is_for_matrices():
     assert decayed == [False, False, True, True]
     assert Parameter((3,), decay=True).decayed
     assert not Parameter((3, 3), decay=False).decayed
+
+
+def test_the_gain_of_stacked_arrays():
+    once, twice = (Parameter((3, 4, 4), Normal(1.0), gain=g, stacked=True).initial_value(KEY) for g in (1.0, 2.0))
+    np.testing.assert_allclose(twice, 2 * once)

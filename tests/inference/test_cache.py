@@ -19,6 +19,8 @@ from transformer.core.modules import split
 from transformer.core.parameters import ZEROS, Normal, Parameter
 from transformer.embeddings.embedding import Embedding, Head
 from transformer.feed_forwards.feed_forward import FeedForward
+from transformer.functional.cache import slots_of
+from transformer.functional.masks import Tokens
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.backends import Chunked, Fused
 from transformer.mixers.attention.base import Backend, Merge, Projection, Scale, Sparsity
@@ -396,3 +398,7 @@ def test_an_encoder_has_no_cache():
     params, apply = language_model(causal=False)
     with pytest.raises(ConfigError, match="only a causal model has a cache"):
         apply(params, 1, LENGTH, method="start")
+
+
+def test_a_slot_of_a_ring_is_of_one_token():
+    assert slots_of(Tokens.at([0, 1, 2, 3], valid=np.ones(4, bool)), 3, None).tolist() == [[3, 1, 2, 0]]

@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -18,6 +19,7 @@ from transformer.models.config import ModelConfig
 from transformer.models.language_model import LanguageModel
 from transformer.positions.absolute import Learned
 from transformer.positions.rotary import RoPE
+from transformer.testing.subject import small
 
 LENGTH = 6
 # Large weights and no tied embeddings: what was read decides what is likely.
@@ -134,3 +136,11 @@ def test_every_token_but_the_first_has_a_probability(model, length):
     np.testing.assert_allclose(found, np.array(expected), rtol=2e-5)
     with pytest.raises(ConfigError, match="1 tokens leave nothing to predict"):
         token_log_probabilities(apply, params, ENDS.max_length, tokens[:1])
+
+
+def test_each_window_draws_anew():
+    params, apply = split(LanguageModel(small(max_length=LENGTH), key=jax.random.key(0)))
+    even = jax.tree.map(jnp.zeros_like, params)
+    how = {"strategy": Sample(), "key": jax.random.key(0)}
+    made = continuation(apply, even, LENGTH, PROMPT, num_tokens=8, **how)
+    assert made[2:5].tolist() != made[5:8].tolist()

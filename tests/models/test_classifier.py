@@ -17,6 +17,7 @@ from transformer.mixers.attention.attention import Attention
 from transformer.models.build import build
 from transformer.models.classifier import ClassifierConfig
 from transformer.models.pooling import ClassToken, PerToken, Pooling
+from transformer.models.registers import register_parameters
 from transformer.norms.norm import RMSNorm
 from transformer.residuals.residual import NoNormResidual
 
@@ -140,3 +141,7 @@ def test_the_class_token_is_a_parameter_before_the_text():
     x = jnp.concatenate([model.pooling_params.token[...][None, None], model.embedding(jnp.asarray(SOURCE))], 1)
     states, _ = model.transform(x, Tokens.at(np.arange(5)))
     chex.assert_trees_all_close(model(jnp.asarray(SOURCE)), model.head(states[:, 0]), **CLOSE)
+
+
+def test_registers_do_not_decay():
+    assert not register_parameters(ClassifierConfig(registers=2))["registers"].decayed

@@ -22,6 +22,7 @@ from transformer.models.build import build
 from transformer.models.images import AutoencoderConfig, PatchConfig, VisionConfig
 from transformer.models.pattern import Alternate
 from transformer.models.pooling import ClassToken, MeanPooling, Pooling
+from transformer.models.transformer import Transformer
 from transformer.norms.norm import RMSNorm
 from transformer.positions.absolute import Learned, Sinusoidal2D
 from transformer.positions.position import Position
@@ -203,3 +204,18 @@ def test_a_residual_connection_scales_the_map_of_patches():
     scaled = plain.replace(residual=TFixup())
     kernels = [T.initial_params(one, jax.random.key(0))["embedding"]["projection"]["kernel"] for one in (plain, scaled)]
     np.testing.assert_allclose(kernels[1], scaled.embedding_gain * kernels[0], rtol=1e-6)
+
+
+def test_encoder_and_decoder_have_keys_of_their_own(monkeypatch):
+    keys, usual = [], Transformer.transform
+
+    def transform(*args, key, **more):
+        keys.append(key)
+        return usual(*args, key=key, **more)
+
+    monkeypatch.setattr(Transformer, "transform", transform)
+    sizes = {"image_size": (4, 4, 1), "patch_size": 2, "num_layers": 1, "num_decoder_layers": 1, "d_model": 8}
+    model = build(AutoencoderConfig(**sizes, mixer=Attention(num_heads=2)), key=KEY)
+    model.predict_patches(jnp.ones((1, 4, 4, 1)), key=KEY)
+    encoder, decoder = keys
+    assert encoder != decoder

@@ -23,7 +23,7 @@ from transformer.models.config import ModelConfig
 from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.models.language_model import LanguageModel
 from transformer.objectives.objective import cross_entropy
-from transformer.testing.subject import small
+from transformer.testing.subject import small, tokens_of
 
 POSITIONS = ["none", "sinusoidal", "query_key_sinusoidal", "learned", "rope", "alibi"]
 BACKENDS = ["none", "chunked(block=3)"]
@@ -259,3 +259,11 @@ def test_the_config_of_a_translator_is_none_of_a_language_model():
     """Its blocks attend to a source."""
     with pytest.raises(ConfigError, match=r"^LanguageModel: ModelConfig is needed, and EncoderDecoderConfig is given"):
         LanguageModel(small(EncoderDecoderConfig), key=jax.random.key(0))
+
+
+def test_each_block_that_predicts_ahead_drops_features_of_its_own():
+    key = jax.random.key(0)
+    params, apply = split(LanguageModel(small(predict_ahead=2, dropout=0.5), key=key))
+    alike = params | {"future": dict.fromkeys(params["future"], params["future"]["0"])}
+    _, second, third = apply(alike, tokens_of(2), method="predict_ahead", key=key)
+    assert np.abs(second - third).max() > 1e-3

@@ -16,7 +16,8 @@ from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.models.language_model import LanguageModel
 from transformer.norms.group_norm import group_norm
 from transformer.norms.norm import LayerNorm, Norm, NormLayer, RMSNorm, layer_norm, norm_layer, rms_norm
-from transformer.norms.scale_norm import unit_norm
+from transformer.norms.scale_norm import ScaleNorm, unit_norm
+from transformer.norms.without_statistics import Derf, DyT
 
 
 def normal(seed, *shape, dtype=jnp.float32):
@@ -187,3 +188,15 @@ def test_packed_documents_do_not_see_each_other_by_any_norm(norm):
         return
     chex.assert_trees_all_close(packed[:, :3], model(jnp.array([[5, 6, 7]])), rtol=1e-5, atol=1e-5)
     chex.assert_trees_all_close(packed[:, 3:], model(jnp.array([[1, 2]])), rtol=1e-5, atol=1e-5)
+
+
+def test_functions_in_place_of_norms_by_hand():
+    x = jnp.array([-1.0, 0.5, 2.0])
+    numbers = {"alpha": 0.5, "scale": 2.0, "bias": 3.0, "shift": 0.7}
+    params = {name: jnp.float32(number) for name, number in numbers.items()}
+    np.testing.assert_allclose(DyT()(x, params), 2 * np.tanh(0.5 * x) + 3, rtol=1e-5)
+    np.testing.assert_allclose(Derf()(x, params), 2 * jax.lax.erf(0.5 * x + 0.7) + 3, rtol=1e-5)
+
+
+def test_scale_norm_begins_at_the_root_of_the_width():
+    assert ScaleNorm().parameters(16)["scale"].initial_value(KEY) == 4

@@ -13,7 +13,7 @@ from transformer.models.config import ModelConfig
 from transformer.models.language_model import LanguageModel
 from transformer.positions.absolute import QueryKeySinusoidal, Sinusoidal, Sinusoidal2D
 from transformer.positions.randomized import Randomized
-from transformer.positions.relative import FIRE, KERPLE, TransformerXL
+from transformer.positions.relative import FIRE, KERPLE, T5Bias, TransformerXL
 from transformer.positions.rotary import RoPE, XPos
 
 
@@ -111,3 +111,16 @@ def test_xpos_ends_before_its_factors_do():
 def test_impossible_numbers(make, message):
     with pytest.raises(ConfigError, match=message):
         make()
+
+
+@pytest.mark.parametrize(("causal", "buckets"), [(True, [1, 0, 0, 0]), (False, [1, 0, 5, 6])])
+def test_t5_tells_later_keys_apart_in_an_encoder(causal, buckets):
+    table, tokens = {"table": jnp.arange(8.0)[:, None]}, Tokens.first(4)
+    bias = T5Bias(num_buckets=8, max_distance=16).bias(jnp.zeros((1, 4, 1, 2)), causal, table)
+    np.testing.assert_array_equal(bias(tokens, tokens)[0, 0, 1], buckets)
+
+
+def test_kerple_by_hand():
+    params = {name: jnp.log(jnp.expm1(jnp.array([size]))) for name, size in (("first", 2.0), ("second", 0.5))}
+    bias, tokens = KERPLE().bias(jnp.zeros((1, 4, 1, 2)), True, params), Tokens.first(4)
+    np.testing.assert_allclose(bias(tokens, tokens)[0, 0, 3, 0], -2 * np.log(1 + 0.5 * 3), rtol=1e-5)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from transformer.core.errors import ConfigError
-from transformer.positions.rotary import LinearScaling, Llama3Scaling, NTKScaling, RoPE, YaRN, YaRNByPair
+from transformer.positions.rotary import LinearScaling, Llama3Scaling, NTKScaling, RoPE, RoPE2D, XPos, YaRN, YaRNByPair
 
 
 @pytest.mark.parametrize("kind", [LinearScaling, NTKScaling, YaRN, YaRNByPair, Llama3Scaling])
@@ -96,3 +96,13 @@ def test_a_ramp_by_pair_needs_pairs_of_several_speeds():
     rope = RoPE(base=1.0, scaling=YaRNByPair())
     with pytest.raises(ConfigError, match=r"yarn_by_pair: with base 1\.0 later pairs are not slower .*; use yarn"):
         turned(rope, 8, 4)
+
+
+def test_xpos_decays_over_its_own_distance():
+    turned = XPos(decay_base=4.0).to_query(jnp.ones((1, 1, 1, 2)), jnp.array([[8]]), {})
+    np.testing.assert_allclose(jnp.linalg.norm(turned), np.sqrt(2) * (0.4 / 1.4) ** 2, rtol=1e-5)
+
+
+def test_the_first_patch_is_not_turned():
+    x = jnp.ones((1, 1, 1, 8))
+    np.testing.assert_array_equal(RoPE2D().on_grid(columns=3, first=2).to_query(x, jnp.array([[2]]), {}), x)

@@ -10,6 +10,7 @@ from transformer.core.errors import ConfigError
 from transformer.core.files import Damaged, read_sealed, write_sealed
 from transformer.study.analyse import analyse, read_study
 from transformer.study.runs import read_run
+from transformer.study.statistics import mean_interval
 from transformer.study.tables import legend, verdicts
 
 NAN = np.nan
@@ -511,3 +512,12 @@ def test_one_doubt_of_several_arms_is_one_line(tmp_path):
     report = made.report(tmp_path, dict.fromkeys(("base", "a", "b"), BASE[:4]))
     few = [line for line in report.warnings() if "4 seeds" in line]
     assert few == ["base; a; b: 4 seeds: intervals stand on normal theory alone"]
+
+
+def test_the_interval_of_an_arm_holds_both_readings(tmp_path):
+    """Even seeds choose the first rate, odd ones the second."""
+    first, second = [1.0, 5.0, 3.0, 5.0, 1.2, 5.1], [2.0, 2.1, 4.0, 4.1, 2.2, 4.2]
+    losses = np.array([first, second])
+    report = made.report(tmp_path, {"base": losses, "arm": losses})
+    low, high = zip(mean_interval(second), mean_interval([2.0, 5.0, 4.0, 5.0, 2.2, 5.1]), strict=True)
+    assert report.arms[0].primary.interval == pytest.approx((min(low), max(high)))

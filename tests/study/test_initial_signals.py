@@ -6,6 +6,7 @@ import pytest
 import transformer as T
 from transformer.data.dataset import load_data
 from transformer.data.pictures import ImageConfig
+from transformer.mixers.attention.attention import Attention
 from transformer.models.images import AutoencoderConfig
 from transformer.objectives.pictures import Reconstruction
 from transformer.runs.config import RunConfig
@@ -81,3 +82,13 @@ def test_the_answer_of_an_autoencoder_is_what_it_predicts():
 def test_a_branch_that_drowns_the_stream():
     assert doubts({"stream": 0.01, "branch": 1.0}) == ["before training the branch (1) drowns the stream (0.01)"]
     assert doubts({"stream": 0.1, "branch": 1.0, "logits": 0.021}) == []
+
+
+def test_equal_tokens_without_positions_have_no_signal_of_positions(tmp_path):
+    path = tmp_path / "one.txt"
+    path.write_text("a" * 400)
+    model = T.ModelConfig(num_layers=1, d_model=8, max_length=8, position=None, mixer=Attention(num_heads=1))
+    config = RunConfig(model=model, data=T.TextConfig(path=str(path)))
+    data = load_data(config.data)
+    found = signals(data.complete(config), data)
+    assert found["positions"] < 1e-6 < found["stream"]

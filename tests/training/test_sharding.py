@@ -15,6 +15,7 @@ from transformer.core import modules as pure
 from transformer.core.arrays import AXES
 from transformer.core.errors import ConfigError
 from transformer.core.folders import locked
+from transformer.feed_forwards.experts import TopKExperts
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.mixer import Mixer
 from transformer.models.build import build
@@ -264,3 +265,10 @@ def test_what_cannot_be_rounded_is_refused():
     config = RunConfig(model=small())
     with pytest.raises(ConfigError, match=r"nothing is saved where model.dtype is float32"):
         make_program(config, [Replica()], MeshConfig(fully_sharded=True, rounded=True))
+
+
+def test_the_table_of_experts_by_hand():
+    axes = axes_of(small(vocab_size=20, feed_forward=TopKExperts(d_ff=24)), BOTH, data=2, model=2)
+    assert axes["blocks.kinds.0.feed_forward.branches.0"] == ("model", "data", None)
+    assert axes["blocks.kinds.0.feed_forward.out"] == ("model", None, "data")
+    assert axes["blocks.kinds.0.attention.key.kernel"] == ("data", "model")

@@ -96,3 +96,16 @@ def test_each_map_of_differential_heads_has_its_own_bias(position, num_kv_heads,
     assert all(number.shape == (4,) and number.all() for number in numbers)
     changed = apply(params, tokens.at[0, -1].set(2))
     np.testing.assert_allclose(changed[:, :-1], apply(params, tokens)[:, :-1], atol=1e-5)
+
+
+def test_the_difference_of_two_maps(attention, run, mixed):
+    """norm((A₁ - λA₂)V) · (1 - λ_init), λ = exp(λq₁·λk₁) - exp(λq₂·λk₂) + λ_init (Ye et al. 2024, equations 1 to 3)."""
+    module = attention(heads=DifferentialHeads(initial=0.6))
+    q, k = (layer(X).reshape(2, LENGTH, 2, 2, 2) for layer in (module.query, module.key))
+    v = module.value(X).reshape(2, LENGTH, 2, 4)
+    scores = jnp.einsum("blhik,bshik->ibhls", q, k) / np.sqrt(2)
+    first, second = (mixed(one, v).reshape(2, LENGTH, 2, 4) for one in scores)
+    p = module.params["heads"]()
+    factor = jnp.exp(p["query_1"] @ p["key_1"]) - jnp.exp(p["query_2"] @ p["key_2"]) + 0.6
+    found = 0.4 * rms_norm(first - factor * second, scale_D=p["scale"])
+    np.testing.assert_allclose(run(module)[0], module.out(found.reshape(2, LENGTH, D)), rtol=1e-4, atol=1e-5)

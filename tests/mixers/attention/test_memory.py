@@ -13,6 +13,7 @@ from transformer.mixers.attention.backends import Chunked, Recurrent
 from transformer.mixers.attention.memory import MemoryKeyValues
 from transformer.mixers.attention.normalizers import LinearNormalizer, Retention
 from transformer.mixers.attention.sharing import ScoreResidual
+from transformer.models.config import ModelConfig
 from transformer.models.language_model import LanguageModel
 from transformer.positions.contextual import Forgetting
 from transformer.positions.relative import KERPLE, ALiBi
@@ -71,3 +72,9 @@ def test_what_needs_tokens_is_refused(choices, why, config):
     position = choices.pop("position", KERPLE() if "sharing" in choices else None)
     with pytest.raises(ConfigError, match=why):
         config(Attention(num_heads=2, parts=(MemoryKeyValues(),), **choices), position=position)
+
+
+def test_memory_does_not_decay():
+    mixer = Attention(num_heads=2)
+    specs = MemoryKeyValues().parameters(mixer, ModelConfig(d_model=8, mixer=mixer))
+    assert not any(spec.decayed for spec in specs.values())

@@ -110,3 +110,9 @@ def test_shared_keys_and_values_have_no_cache(config):
     own, other = (params["blocks"]["kinds"][str(i)]["attention"] for i in (0, 1))
     assert set(own) - set(other) == {"key", "value"}
     assert [set(layer) for layer in apply(params, 2, LENGTH, method="start").layers] == [{"attention"}, set()]
+
+
+@pytest.mark.parametrize(("kind", "other"), [(ValueResidual(), "first"), (ValueEmbeddings(), "token")], ids=str)
+def test_each_share_is_of_its_values(kind, other):
+    params = {"own": jnp.float32(2.0), other: jnp.float32(3.0)}
+    assert kind.values(jnp.ones((1, 1, 1, 1)), 10 * jnp.ones((1, 1, 1, 1)), X, params) == 2 + 30

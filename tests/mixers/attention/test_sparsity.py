@@ -2,9 +2,19 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from transformer.functional.masks import Full, Padding, Tokens
-from transformer.mixers.attention.sparsity import Linformer, SlidingWindow
+from transformer.mixers.attention.sparsity import (
+    BigBird,
+    DilatedWindow,
+    Fixed,
+    GlobalTokens,
+    Linformer,
+    LocalBlocks,
+    SlidingWindow,
+    Strided,
+)
 from transformer.mixers.mixer import Context
 
 LENGTH, D = 6, 8
@@ -33,3 +43,21 @@ def test_sinks_are_seen_from_everywhere(attention, run, heads, mixed):
     scores = jnp.einsum("blhk,bshk->bhls", heads(module.query(X)), heads(module.key(X))) / 2
     expected = module.out(mixed(scores, heads(module.value(X)), allowed))
     np.testing.assert_allclose(run(module)[0], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("sparsity", "seen"),
+    [
+        (DilatedWindow(2, dilation=3), lambda i, j: abs(i - j) in (0, 3)),
+        (LocalBlocks(2, neighbours=1), lambda i, j: abs(i // 2 - j // 2) <= 1),
+        (Strided(3), lambda i, j: abs(i - j) < 3 or (i - j) % 3 == 0),
+        (Fixed(4, summary=2), lambda i, j: i // 4 == j // 4 or j % 4 >= 2),
+        (GlobalTokens(2, first=1), lambda i, j: abs(i - j) < 2 or 0 in (i, j)),
+        (BigBird(2, share=0.0), lambda i, j: abs(i // 2 - j // 2) <= 1 or min(i, j) < 2),
+    ],
+    ids=str,
+)
+def test_what_each_sparsity_lets_through(sparsity, seen):
+    tokens = Tokens.first(12)
+    expected = [[seen(i, j) for j in range(12)] for i in range(12)]
+    np.testing.assert_array_equal(sparsity.mask()(tokens, tokens)[0, 0], expected)
