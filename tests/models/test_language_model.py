@@ -267,3 +267,11 @@ def test_each_block_that_predicts_ahead_drops_features_of_its_own():
     alike = params | {"future": dict.fromkeys(params["future"], params["future"]["0"])}
     _, second, third = apply(alike, tokens_of(2), method="predict_ahead", key=key)
     assert np.abs(second - third).max() > 1e-3
+
+
+@pytest.mark.parametrize("name", ["valid", "segments", "positions"])
+def test_arrays_of_another_batch_are_refused(name):
+    params, apply = split(LanguageModel(small(), key=jax.random.key(0)))
+    other = np.ones((3, 4), bool if name == "valid" else np.int32)
+    with pytest.raises(ConfigError, match=rf"^{name}: \(3, 4\) is not of 2 rows$"):
+        apply(params, jnp.ones((2, 4), jnp.int32), **{f"{name}_BL": other})

@@ -247,6 +247,7 @@ class Transformer(nnx.Module):
         """(stream after the last block, penalty, context of the blocks, states for the next segment)."""
         config, tokens = self.config, context.tokens
         self.check_length(x_BLD.shape[1])
+        _check_rows(tokens, x_BLD.shape[0])
         if tokens.segments is not None and config.mixing_choice is not None:
             raise ConfigError(
                 f"model: {config.mixing_choice} looks at all tokens of a row, and packed documents would see each "
@@ -313,3 +314,11 @@ def _limits(config: ModelConfig, max_length: int) -> Iterator[tuple[int, Variant
         for choice in () if attention is None else (attention.heads, attention.sparsity):
             if choice is not None and choice.longest is not None:
                 yield choice.longest, choice
+
+
+def _check_rows(tokens: Tokens, count: int) -> None:
+    """Raise `ConfigError` where an array of tokens is neither of one row nor of `count`."""
+    for name in ("positions", "segments", "valid"):
+        array = getattr(tokens, name)
+        if array is not None and array.shape[0] not in (1, count):
+            raise ConfigError(f"{name}: {array.shape} is not of {count} rows")
