@@ -248,3 +248,10 @@ def test_a_missing_package_is_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "lm_eval.api.model", None)
     with pytest.raises(ConfigError, match=r"needs lm-eval: pip install 'transformer\[evaluation\]'"):
         lm_eval_model(APPLY, PARAMS, CONFIG, TOKENIZER)
+
+
+def test_more_of_the_likeliest_than_there_are_tokens_are_all(asked):
+    """A task does not know how many there are."""
+    how = {"max_gen_toks": 8, "do_sample": True, "temperature": 9.0}
+    many, all_of_them = (asked.continuations([("a", how | more)]) for more in ({"top_k": 50}, {}))
+    assert many == all_of_them

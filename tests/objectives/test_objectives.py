@@ -1,5 +1,6 @@
 """Objectives on tiny models, against sums by hand; what they need of a model; what a guess would have."""
 
+import dataclasses
 import functools
 import math
 import re
@@ -845,3 +846,48 @@ def test_labels_that_do_not_count_may_be_no_numbers():
     kernel, hidden = jnp.ones((4, 1)), np.where(weights[..., None] > 0, labels, np.nan)
     found, expected = (jax.value_and_grad(loss)(kernel, each) for each in (hidden, labels))
     chex.assert_trees_all_close(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("objective", "name", "batch"), ONE_OF_EACH, ids=lambda value: str(value) if isinstance(value, Objective) else ""
+)
+def test_a_penalty_is_added_once_to_the_loss_of_each_label(objective, name, batch):
+    """Times `auxiliary`, whatever is predicted."""
+    params, apply = model(name)
+
+    def zeros(*inputs, with_penalty=False, **more):
+        shapes = jax.eval_shape(functools.partial(apply, **more), *inputs)
+        answer = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
+        return (answer, jnp.float32(0.5)) if with_penalty else answer
+
+    plain, more = (
+        dataclasses.replace(objective, auxiliary=factor)(zeros, params, arrays(batch), None) for factor in (0.0, 3.0)
+    )
+    assert plain.weight.sum() > 0
+    np.testing.assert_allclose(more.loss - plain.loss, 1.5 * plain.weight, rtol=1e-4, atol=1e-4)
+
+
+def test_a_penalty_is_added_to_the_loss_of_each_label_of_a_segment():
+    def apply(params, tokens_BL, earlier, *, method, key, with_penalty):
+        return (jnp.zeros((*tokens_BL.shape, V)), earlier), 0.5
+
+    batch = {"tokens": TOKENS, "weights": WEIGHTS}
+    sums, _ = NextToken(auxiliary=3.0).segment_sums(apply, {}, batch, None, "memory")
+    np.testing.assert_allclose(sums.loss, (math.log(V) + 1.5) * WEIGHTS.sum(0), rtol=1e-6)
+
+
+def test_further_tokens_are_smoothed_as_the_next_one_is():
+    how = {"label_smoothing": 0.2, "z_loss": 0.1}
+    logits = logits_of("predicting ahead", TOKENS[:, :-1], method="predict_ahead")
+    expected = sums_by_hand(logits[0], TOKENS[:, 1:], WEIGHTS, **how)
+    for ahead in (1, 2):
+        later = sums_by_hand(logits[ahead][:, :-ahead], TOKENS[:, 1 + ahead :], WEIGHTS[:, ahead:], **how)
+        expected.loss[:-ahead] += later.loss / 2
+    check(run(MultiToken(**how), "predicting ahead", {"tokens": TOKENS, "weights": WEIGHTS}), expected)
+
+
+def test_labels_behind_the_prefix_of_each_packed_document_count():
+    segments = np.broadcast_to(np.array([1, 1, 1, 2, 2, 2, 2], np.int32), (B, L + 1))
+    positions = np.broadcast_to(np.array([0, 1, 2, 0, 1, 2, 3], np.int32), (B, L + 1))
+    batch = {"tokens": TOKENS, "segments": segments, "positions": positions, "prefix": np.full(B, 2, np.int32)}
+    np.testing.assert_array_equal(PrefixToken().weights(batch), positions[:, 1:] >= 2)

@@ -154,3 +154,20 @@ def test_matrices_of_layers_for_further_tokens_are_matrices_of_layers():
 @pytest.mark.parametrize("position", [Contextual(), RelativeKeys(values=True), T5Bias()], ids=str)
 def test_tables_of_distances_are_no_matrices(position):
     assert not any("position" in path for path in matrices_of(position=position))
+
+
+def test_nesterovs_momentum_looks_one_step_ahead(directions, gradients):
+    """Both of its terms are unbiased, as in Nadam."""
+    m, beta = 0, 0.8
+    found = directions(Muon(beta, rms=0.3), gradients)
+    for t, (g, direction) in enumerate(zip(kernels(gradients), kernels(found), strict=True), 1):
+        m = beta * m + (1 - beta) * g
+        ahead = beta * m / (1 - beta ** (t + 1)) + (1 - beta) * g / (1 - beta**t)
+        np.testing.assert_allclose(direction, 0.3 * np.sqrt(6) * flat(ahead, JORDAN), rtol=1e-4, atol=1e-5)
+
+
+def test_what_is_no_matrix_of_a_layer_has_the_rule_of_the_rest(directions, gradients):
+    rest = AdamW(0.5, 0.6, 0.1)
+    for one, other in zip(directions(Muon(rest=rest), gradients), directions(rest, gradients), strict=True):
+        np.testing.assert_array_equal(one["table"], other["table"])
+        np.testing.assert_array_equal(one["blocks"]["gate"], other["blocks"]["gate"])

@@ -8,7 +8,7 @@ from transformer.core.errors import ConfigError
 from transformer.runs.config import RunConfig
 from transformer.runs.muon import Muon
 from transformer.runs.optimizer import OptimizerConfig, ParameterGroup
-from transformer.runs.rules import ADOPT, SGD, AdamW, AdEMAMix, Lion, ScheduleFree
+from transformer.runs.rules import ADOPT, SGD, Adafactor, AdamW, AdEMAMix, Lion, ScheduleFree
 
 GROUPS = (ParameterGroup("embedding*", rate=0.1, decay=0.0), ParameterGroup("*kernel"))
 
@@ -77,3 +77,24 @@ def test_adopt_divides_by_earlier_gradients(directions, gradients):
         m = beta1 * m + (1 - beta1) * np.clip(g / np.maximum(np.sqrt(v), eps), -(t**0.25), t**0.25)
         v = beta2 * v + (1 - beta2) * g**2
         np.testing.assert_allclose(direction, m, rtol=1e-4, atol=1e-5)
+
+
+def test_adafactor_keeps_a_share_that_grows_and_clips_by_root_mean_squares(directions, gradients):
+    """Step t keeps 1 - t^-decay; parameters smaller than eps move as if they had that size."""
+    decay, clip, eps = 0.7, 0.7, 2.0
+    rows, columns = np.zeros(4), np.zeros(6)
+    gradients = gradients[:3]
+    found = directions(Adafactor(decay, clip, eps), gradients)
+    for t, (g, direction) in enumerate(zip(kernels(gradients), kernels(found), strict=True), 1):
+        kept = 1 - t**-decay
+        rows, columns = kept * rows + (1 - kept) * (g**2).mean(1), kept * columns + (1 - kept) * (g**2).mean(0)
+        u = g / np.sqrt(np.outer(rows, columns) / rows.mean())
+        u /= max(1, np.sqrt((u**2).mean()) / clip)
+        np.testing.assert_allclose(direction, eps * u, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("rule", [AdamW(eps=0.5), AdEMAMix(alpha=0.0, eps=0.5), ScheduleFree(eps=0.5)], ids=str)
+def test_eps_is_added_to_the_root(rule, directions, gradients):
+    """Not to its square, and not another number: the unbiased means after one step are the gradient and its square."""
+    (g,), (direction,) = (kernels(trees) for trees in (gradients[:1], directions(rule, gradients[:1])))
+    np.testing.assert_allclose(direction, g / (np.abs(g) + 0.5), rtol=1e-5)

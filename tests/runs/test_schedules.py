@@ -88,3 +88,9 @@ def test_decay_fraction_is_a_share(fraction):
     """A share outside (0, 1] is an error."""
     with pytest.raises(ConfigError, match=r"wsd.decay_fraction: .* is not in \(0, 1\]"):
         WarmupStableDecay(decay_fraction=fraction)
+
+
+def test_the_decay_of_wsd_is_one_straight_line_down_to_its_end():
+    """It takes all of its steps, whatever the last factor is."""
+    expected = [1.0 if step <= 15 else 1 - 0.5 * (step - 15) / 5 for step in range(4, 21)]
+    np.testing.assert_allclose(curve(WarmupStableDecay(decay_fraction=0.25, final=0.5), 4)[4:], expected, atol=1e-6)

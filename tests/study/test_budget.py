@@ -1,5 +1,7 @@
 """Equal parameters and equal operations."""
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -158,3 +160,13 @@ def test_a_knob_that_there_is_not_is_named_with_its_arm(corpus, knob, message):
     with pytest.raises(ConfigError) as error:
         study.configs(corpus)
     assert str(error.value) == f"arm b: match: {message}"
+
+
+def test_the_time_of_a_step_is_a_share_of_that_of_a_dispatch(base, corpus, monkeypatch):
+    """The median of those after the first two, here of five steps each."""
+    taken = (50.0, 40.0, 1.0, 9.0, 2.0, 3.0, 4.0)
+    clock = iter([at for i, seconds in enumerate(taken) for at in (100.0 * i, 100.0 * i + seconds)])
+    monkeypatch.setattr(budget, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    program = SimpleNamespace(put=lambda batches: batches, init=lambda: None, train=lambda state, _: (state, {}))
+    monkeypatch.setattr(budget, "make_program", lambda config, replicas: program)
+    assert budget.step_seconds(corpus.complete(base), corpus) == pytest.approx(3.0 / 5)

@@ -588,3 +588,20 @@ def test_runs_that_are_not_normal_are_noticed():
 
 def test_an_interval_has_a_half_width():
     assert Interval(1.0, 2.0).half == 0.5
+
+
+def test_the_deviation_is_that_of_the_reading_that_varies_more():
+    """Whichever of both that is."""
+    x, y, base = np.random.default_rng(0).normal(size=(3, 8))
+    for arm in (Scores(x, 3 * y), Scores(3 * y, x)):
+        found = compare([(1, arm), (-1, Scores(base, base))], 0.1)
+        assert found.deviation == pytest.approx(np.std(3 * y - base, ddof=1))
+        assert found.deviation > 1.3 * np.std(x - base, ddof=1)
+        assert found.detectable == detectable_difference(found.deviation, 8, 1)
+
+
+def test_shares_of_failures_that_differ_in_both_directions_do_not_differ():
+    """In one reading all runs of the arm fail and in the other one none, each time against the opposite."""
+    none, all_of_them = np.zeros(8), np.full(8, INF)
+    found = compare([(1, Scores(none, all_of_them)), (-1, Scores(none, all_of_them))], 0.1)
+    assert (found.p_failures, found.verdict) == (1.0, "unresolved")

@@ -76,3 +76,11 @@ def test_other_work_is_counted_without_a_terminal(monkeypatch, capsys):
     monkeypatch.setattr("transformer.training.progress.time", SimpleNamespace(monotonic=lambda: next(clock)))
     assert list(counted("abcd", "letters [/b]", 4)) == [*"abcd"]
     assert capsys.readouterr().err == "letters [/b]: 2 of 4, 12 s left\nletters [/b]: 4 of 4, 0 s left\n"
+
+
+def test_the_loss_is_the_mean_of_the_healthy_replicas(monkeypatch, capsys):
+    clock = iter([0.0, 90.0])
+    monkeypatch.setattr("transformer.training.progress.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    with Progress("run", 15) as progress:
+        progress.update(5, np.array([1.0, np.nan, 2.0]), 100)
+    assert capsys.readouterr().err == "run: step 5 of 15, loss 1.500\n"

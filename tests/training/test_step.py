@@ -348,3 +348,14 @@ def test_pieces_of_a_batch_have_dropout_of_their_own():
     keys = jax.random.split(jax.random.key(0), 32)
     losses = jax.jit(jax.vmap(lambda key: gradient(params, batch, None, key)[0][0].loss))(keys)
     assert len(set(np.round(losses, 3).tolist())) == 3
+
+
+def test_a_rule_that_asks_for_the_loss_gets_that_of_a_label():
+    """The mean, which is that of the metrics, and not the sum over a batch."""
+    rule = optax.GradientTransformationExtraArgs(
+        lambda _: jnp.float32(0), lambda updates, state, params=None, *, value, **_: (updates, value)
+    )
+    step = jax.jit(make_train_step(bigram, NextToken(auxiliary=0.0), rule))
+    state = create_train_state({"table": jnp.eye(4)}, rule, Numbers(0.1, 0.1, 1.0), jax.random.key(1))
+    after, metrics = step(state, {"tokens": jnp.arange(18).reshape(2, 9) % 4})
+    assert after.opt_state == metrics["loss"] > 0

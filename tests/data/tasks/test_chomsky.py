@@ -183,3 +183,21 @@ def test_both_sides_of_an_operation_have_all_sizes():
 def test_impossible_fields_are_refused(text, message):
     with pytest.raises(ConfigError, match=f"^{message}$"):
         AlgorithmicTask.parse(text)
+
+
+def test_any_symbol_of_either_string_is_missing():
+    questions = [words[: words.index("=")] for words, _ in answered(MissingDuplicate(items=6), 500)]
+    assert {q.index("_") for q in questions if len(q) == 6} == set(range(6))
+
+
+def test_stacks_of_all_sizes_are_manipulated():
+    questions = [words[: words.index("=")] for words, _ in answered(StackManipulation(items=6), 500)]
+    assert {sum(word in "01" for word in q) for q in questions if len(q) == 6} == set(range(1, 6))
+
+
+def test_any_number_of_an_equation_is_unknown():
+    """The first and the last of sums of two numbers equally often."""
+    left = ["".join(words[: words.index("==")]) for words, _ in answered(SolveEquation(items=7), 2000)]
+    unknown = [one[1] == "x" for one in left if len(one) == 5 and one[1] in "x01234" and one[3] in "x01234"]
+    assert len(unknown) > 200
+    assert 0.4 < sum(unknown) / len(unknown) < 0.6

@@ -32,3 +32,15 @@ def test_impossible_lengths_are_refused():
         AlgorithmicTask.parse("listops(max_length=8, min_length=9)")
     with pytest.raises(ConfigError, match=r"^listops.min_length: none of 10000 expressions has 8 to 100 tokens$"):
         lengths(ListOps(max_depth=1, max_arguments=5, min_length=8))
+
+
+def test_an_argument_is_an_expression_with_probability_a_quarter():
+    """Of expressions that may be nested once, and of any length."""
+    inner = digits = 0
+    for words, _ in answered(ListOps(max_depth=2, max_arguments=3), 2000):
+        depth = 0
+        for word in words[: words.index("=")]:
+            inner += depth == 1 and word[0] == "["
+            digits += depth == 1 and word.isdigit()
+            depth += (word[0] == "[") - (word == "]")
+    assert abs(inner / (inner + digits) - 0.25) < 0.03

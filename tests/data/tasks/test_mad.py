@@ -178,3 +178,15 @@ def test_a_dictionary_gives_every_key_another_value():
 def test_impossible_fields_are_refused(text, message):
     with pytest.raises(ConfigError, match=message):
         AlgorithmicTask.parse(text)
+
+
+@pytest.mark.parametrize("task", [SelectiveCopying(alphabet=3), Compression(alphabet=3)], ids=str)
+def test_symbols_to_copy_are_uniform(task):
+    tokens, scored = task.examples(np.random.default_rng(0), 500)
+    symbols = tokens[scored] - len(SPECIAL)
+    np.testing.assert_allclose(np.bincount(symbols) / symbols.size, [1 / 3] * 3, atol=0.03)
+
+
+def test_the_pair_that_noise_leaves_is_any_but_the_last():
+    tokens, _ = InContextRecall(pairs=4, noise_symbols=1, noise=0.99).examples(np.random.default_rng(0), 2000)
+    np.testing.assert_allclose((tokens[:, :6:2] < len(SPECIAL) + 16).mean(0), [1 / 3] * 3, atol=0.04)

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from tests.data.tasks.checks import check_examples, words_of
+from tests.data.tasks.checks import SPECIAL, check_examples, words_of
 from transformer.core.errors import ConfigError
 from transformer.data.tasks.needle import NeedleInHaystack
 
@@ -104,3 +104,9 @@ def test_the_shortest_has_one_word():
     task = NeedleInHaystack(31)
     words = words_of(task, task.examples(np.random.default_rng(0), 1)[0][0])
     assert len(read(task, words)[2]) == 1
+
+
+def test_digits_are_uniform():
+    tokens, scored = NeedleInHaystack().examples(np.random.default_rng(0), 2000)
+    digits = tokens[scored] - len(SPECIAL)
+    np.testing.assert_allclose(np.bincount(digits) / digits.size, [1 / 10] * 10, atol=0.02)
