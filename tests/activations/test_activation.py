@@ -8,7 +8,18 @@ import numpy as np
 import pytest
 
 from transformer.activations import activation as activations
-from transformer.activations.activation import CELU, ELU, SELU, ClampedSwiGLU, LeakyReLU, Mish, Squareplus, solu
+from transformer.activations.activation import (
+    CELU,
+    ELU,
+    SELU,
+    ClampedSwiGLU,
+    LeakyReLU,
+    Mish,
+    QuickGELU,
+    Squareplus,
+    Swish,
+    solu,
+)
 
 POINTS = np.array([-30.0, -4.0, -1.5, -1.0, -0.1, 0.3, 1.0, 2.5, 4.0, 30.0])
 
@@ -45,6 +56,9 @@ FORMULAS = [
     (LeakyReLU(0.1), lambda x: x if x > 0 else 0.1 * x),
     (lambda x: ClampedSwiGLU(limit=3.5)(x, 2 * x), lambda x: clamped(x, 3.5)),
     (LeakyReLU(0.5, squared=True), lambda x: x * x if x > 0 else x * x / 4),
+    (QuickGELU(), lambda x: x * sigmoid(1.702 * x)),
+    (Swish(0.5), lambda x: x * sigmoid(0.5 * x)),
+    (lambda x: ClampedSwiGLU(alpha=0.5)(x, jnp.zeros_like(x)), lambda x: min(x, 7.0) * sigmoid(0.5 * min(x, 7.0))),
 ]
 
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.core.parameters import ONES, ZEROS, FanIn, Normal, Parameter
+from transformer.core.parameters import ONES, ZEROS, FanIn, Normal, Parameter, Xavier
 
 KEY = jax.random.key(0)
 
@@ -33,3 +33,13 @@ def test_decay_is_for_matrices():
 def test_the_gain_of_stacked_arrays():
     once, twice = (Parameter((3, 4, 4), Normal(1.0), gain=g, stacked=True).initial_value(KEY) for g in (1.0, 2.0))
     np.testing.assert_allclose(twice, 2 * once)
+
+
+@pytest.mark.parametrize("shape", [(40, 160), (160, 40)])
+@pytest.mark.parametrize("count", [None, 4])
+def test_xavier_values_are_of_both_sizes(shape, count):
+    """Variance 2 / (fan-in + fan-out), uniform, of each of several arrays too."""
+    stacked = {} if count is None else {"stacked": True}
+    values = Parameter(shape if count is None else (count, *shape), Xavier(), **stacked).initial_value(KEY)
+    np.testing.assert_allclose(values.var(), 2 / 200, rtol=0.05)
+    np.testing.assert_allclose(abs(values).max(), (6 / 200) ** 0.5, rtol=0.01)

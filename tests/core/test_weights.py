@@ -110,3 +110,9 @@ def test_what_cannot_be_merged_or_put_into_8_bits_is_said():
         pure_model(config)[1](quantize(params), tokens_of(2))
     with pytest.raises(ConfigError, match=r"^merged: model\.weights is none, so that there is nothing to merge$"):
         merged(small(), params)
+
+
+def test_ternary_values_are_zero_and_the_mean_size_of_the_kernel():
+    """γ = mean |W| = 3: what is beyond γ/2 is ±γ."""
+    kernel = jnp.array([[6.0, -3.0], [1.2, -1.8]])
+    np.testing.assert_allclose(Ternary()(kernel, {}), [[3, -3], [0, -3]], atol=1e-4)

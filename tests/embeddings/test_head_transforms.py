@@ -58,3 +58,13 @@ def test_a_transform_without_a_bias():
     transform = DenseTransform(ReLU(), RMSNorm(scale=False), bias=False)
     assert set(transform.parameters(4)) == {"kernel"}
     chex.assert_trees_all_close(transform(x, {"kernel": kernel}), jnp.ones((1, 1, 4)), rtol=1e-5)
+
+
+def test_the_factor_is_on_what_the_output_projection_reads():
+    """Behind the transform, whose norm would undo it, and not on the bias: logits - bias are a quarter."""
+    params, whole = pure(TINY.replace(head=Head(transform=DenseTransform(), bias=True)))
+    quarter = pure(TINY.replace(head=Head(transform=DenseTransform(), bias=True, scale=0.25)))[1]
+    bias = params["logits"]["output"]["bias"]
+    chex.assert_trees_all_close(
+        4 * (quarter(params, TOKENS) - bias), whole(params, TOKENS) - bias, rtol=1e-4, atol=1e-5
+    )

@@ -10,6 +10,7 @@ from transformer.activations.activation import GLU, ReLU
 from transformer.core.errors import ConfigError
 from transformer.feed_forwards.canon import CanonFeedForward
 from transformer.functional.masks import Tokens
+from transformer.mixers.local import canon_kernel
 from transformer.mixers.mixer import Context
 from transformer.models.blocks import Macaron
 from transformer.models.config import ModelConfig
@@ -94,3 +95,9 @@ def test_it_hands_no_segments_on():
 def test_mup_has_no_rule_for_it():
     with pytest.raises(ConfigError, match=r"mup: there is no rule for feed_forward=canon; use feed_forward=dense"):
         T.mup(T.RunConfig(model=ModelConfig(feed_forward=CanonFeedForward())), base_width=32)
+
+
+def test_kernels_begin_with_the_variance_of_the_uniform_law_of_pytorch():
+    """1 / (3 · width)."""
+    values = canon_kernel(4, 4096).initial_value(jax.random.key(0))
+    np.testing.assert_allclose(values.var(), 1 / 12, rtol=0.05)

@@ -11,6 +11,8 @@ from transformer.feed_forwards.experts import TopKExperts
 from transformer.functional.masks import Tokens
 from transformer.mixers.mixer import Context
 from transformer.models.config import ModelConfig
+from transformer.residuals.residual import NoNormResidual
+from transformer.residuals.scaled_branches import Fixup
 from transformer.testing.subject import Subject, small, tokens_of
 
 KEY = jax.random.key(0)
@@ -86,3 +88,12 @@ def test_vmap_over_inputs_and_gradients_of_each():
     chex.assert_trees_all_close(each, jax.tree.map(lambda *leaves: jnp.stack(leaves), *one_by_one), atol=1e-5)
     together = jax.vmap(lambda row: own.apply(own.params, row[None])[0])(tokens)
     np.testing.assert_allclose(together, own.apply(own.params, tokens), atol=1e-6)
+
+
+def test_a_residual_connection_scales_the_matrices_of_experts():
+    """Those that read by its inner factor, those of the output by its outer one."""
+    kind, plain = TopKExperts(2, d_ff=8), ModelConfig(d_model=8, residual=NoNormResidual(), scale_residual_init=False)
+    fixed, usual = (kind.build(model, key=KEY) for model in (plain.replace(residual=Fixup()), plain))
+    for found, expected in zip(fixed.branches, usual.branches, strict=True):
+        np.testing.assert_allclose(found[...], expected[...] * plain.branches**-0.5, rtol=1e-6)
+    np.testing.assert_array_equal(fixed.out[...], 0 * usual.out[...])

@@ -236,3 +236,34 @@ def test_products_of_replicas(platform, shared):
     for r in range(2):
         alone = everything(*(a if i in shared else a[r] for i, a in enumerate(arrays)))
         chex.assert_trees_all_close([a[r] for a in both], list(alone), rtol=1e-5, atol=1e-5)
+
+
+def test_the_loss_of_large_logits_is_the_mean_of_squares():
+    """Not the square of the mean (Zoph et al. 2022, equation 5)."""
+    sums = np.log(np.exp(np.asarray(LOGITS, np.float64)).sum(-1))
+    np.testing.assert_allclose(router_z(LOGITS, None), (sums**2).mean(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("valid", [None, np.arange(L) < np.array([[5], [2]])], ids=["whole", "padded"])
+def test_what_a_router_adds_to_the_loss(valid):
+    """balance · E Σ f P + router_z · mean (log Σ exp)², over real tokens; the bias has bias_step times a sign."""
+    there = np.ones((B, L), bool) if valid is None else valid
+    logits = np.asarray(LOGITS, np.float64)[there]
+    probabilities = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    loads = np.bincount(np.argsort(-logits, 1)[:, :2].ravel(), minlength=E) / (2 * len(logits))
+    expected = 0.5 * E * (loads * probabilities.mean(0)).sum() + 0.25 * (np.log(np.exp(logits).sum(-1)) ** 2).mean()
+    kind = TopKExperts(E, top=2, balance=0.5, router_z=0.25, bias_step=0.125)
+
+    def penalty(bias_E):
+        return kind.route(LOGITS, None if valid is None else jnp.asarray(valid), {"bias": bias_E})[1]
+
+    found, gradient = jax.value_and_grad(penalty)(jnp.zeros(E))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    np.testing.assert_allclose(gradient, 0.125 * np.sign(loads - 1 / E), rtol=1e-6)
+
+
+def test_a_token_takes_experts_of_the_best_groups_alone():
+    """Of groups (0, 1) and (2, 3) with sums of scores σ, though the best expert is in the other one."""
+    logits = jnp.array([[[2.0, -3.0, 0.9, 0.8]]])
+    routes, _ = SigmoidTopK(4, top=2, num_groups=2, top_groups=1).route(logits, None, {"bias": jnp.zeros(4)})
+    assert routes.sizes_E.tolist() == [0, 0, 1, 1]

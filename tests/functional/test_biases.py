@@ -161,3 +161,15 @@ def test_the_factor_of_a_bias_is_differentiated():
     step = 1e-2
     numeric = (total(jnp.float32(0.5 + step)) - total(jnp.float32(0.5 - step))) / (2 * step)
     np.testing.assert_allclose(jax.grad(total)(jnp.float32(0.5)), numeric, rtol=1e-2)
+
+
+def test_the_hidden_layer_of_interpolated_distances():
+    """relu(share · w + b) · out, and of c and T the sizes count."""
+    into, bias, out = np.array([1.0, -2.0, 0.5]), np.array([0.3, 1.5, -0.1]), np.array([[1.0], [2.0], [-1.0]])
+    numbers = (jnp.float32(-0.3), jnp.float32(-2.0), *(jnp.asarray(a, jnp.float32) for a in (into, bias, out)))
+    tokens = Tokens.at(np.arange(6))
+    found = Interpolated(*numbers)(tokens, tokens)
+    for query, key in ((5, 1), (1, 0), (4, 4)):
+        share = np.log1p(0.3 * (query - key)) / np.log1p(0.3 * max(query, 2))
+        expected = np.maximum(share * into + bias, 0) @ out
+        np.testing.assert_allclose(found[0, :, query, key], expected, rtol=1e-4)

@@ -244,3 +244,28 @@ def test_a_mixer_without_a_memory_does_not_decode():
     apply(params, tokens_of(2))
     with pytest.raises(T.ConfigError, match=r"^model\.mixer: runningmean defines no memory, so it cannot decode"):
         T.generate(apply, params, tokens_of(2), num_tokens=3)
+
+
+READS = {
+    "candidate": (T.HGRN(), T.MinGRU()),
+    "value": (
+        T.GatedDeltaNet(num_heads=2),
+        T.GatedLinearAttention(num_heads=2),
+        T.Mamba2(num_heads=2),
+        T.RWKV7(num_heads=2),
+    ),
+    "into": (T.RGLRU(blocks=2), T.Convolution()),
+}
+
+
+@pytest.mark.parametrize(("mixer", "reads"), [(mixer, name) for name in READS for mixer in READS[name]], ids=str)
+def test_a_residual_connection_scales_what_reads_values_and_the_output(mixer, reads):
+    """By its inner and by its outer factor, which in Fixup are 1/√branches and 0; all else begins as ever."""
+    plain = T.ModelConfig(vocab_size=5, d_model=8, num_layers=2, mixer=mixer, position=None)
+    plain = plain.replace(residual=T.NoNormResidual(), scale_residual_init=False)
+    fixed, usual = (
+        mixer.build(one, key=jax.random.key(0)).params() for one in (plain.replace(residual=T.Fixup()), plain)
+    )
+    factors = {reads: 0.5, "out": 0.0}
+    for name, values in usual.items():
+        np.testing.assert_allclose(fixed[name], factors.get(name, 1.0) * values, rtol=1e-6)

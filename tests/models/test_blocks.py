@@ -18,7 +18,7 @@ from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.sparsity import SlidingWindow
 from transformer.mixers.mixer import Mixer
 from transformer.mixers.recurrent.linear_attention import LinearAttention
-from transformer.models.blocks import Parallel, ParallelNorms, SideBySide
+from transformer.models.blocks import Macaron, Parallel, ParallelNorms, SideBySide
 from transformer.models.build import pure_model
 from transformer.models.config import ModelConfig
 from transformer.models.language_model import LanguageModel
@@ -170,3 +170,13 @@ def test_an_own_mixer_with_attention_has_positions(position):
     properties.cached(subject)
     properties.causal(subject)
     assert subject.config.num_maps == 2
+
+
+def test_both_feed_forward_sublayers_of_a_macaron_take_half_a_step():
+    """And the mixer between them a whole one (Lu et al. 2019, equation 10)."""
+    made = [one for connection in ModelConfig(block=Macaron()).connections for one in connection]
+    assert [(one.name, one.factor) for one in made] == [
+        ("feed_forward_before", 0.5),
+        ("attention", 1.0),
+        ("feed_forward", 0.5),
+    ]

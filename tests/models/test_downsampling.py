@@ -190,3 +190,12 @@ def test_what_cannot_be_is_refused():
         model(tokens_of(1), mask=Causal() | Prefix(2))
     with pytest.raises(ConfigError, match="packed documents would see each other"):
         model(tokens_of(1), segments_BL=np.zeros((1, 8), np.int32))
+
+
+def test_matrices_of_latents_begin_by_their_fan_in():
+    """1/√d_model, as what they read is normalized; the vectors begin as embeddings do."""
+    values = {name: spec.initial_value(jax.random.key(0)) for name, spec in Latents(64).parameters(64).items()}
+    np.testing.assert_allclose(values.pop("vectors").std(), 0.02, rtol=0.05)
+    assert len(values) == 8
+    for matrix in values.values():
+        np.testing.assert_allclose(matrix.std(), 1 / 8, rtol=0.05)

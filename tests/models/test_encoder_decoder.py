@@ -15,6 +15,7 @@ from transformer.core.errors import ConfigError
 from transformer.core.modules import split
 from transformer.core.parameters import Normal
 from transformer.embeddings.embedding import Embedding
+from transformer.feed_forwards.experts import TopKExperts
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.backends import Chunked
@@ -237,3 +238,11 @@ def translation_gradient(layers: Layers):
 def test_how_layers_are_run_changes_nothing(layers):
     """Scanned or unrolled, with or without rematerialization: one loss and one gradient."""
     chex.assert_trees_all_close(translation_gradient(layers), translation_gradient(Unrolled()), rtol=1e-5, atol=1e-6)
+
+
+def test_encoder_and_decoder_add_to_the_loss():
+    """Experts that all take all tokens say 1 in every layer."""
+    experts = TopKExperts(2, top=2, d_ff=8, balance=1.0, router_z=0.0)
+    params, apply = split(build(pairs(feed_forward=experts, num_encoder_layers=1, num_layers=2), key=KEY))
+    _, penalty = jax.jit(functools.partial(apply, with_penalty=True))(params, SOURCE, TARGET)
+    np.testing.assert_allclose(penalty, 3.0, rtol=1e-5)

@@ -15,6 +15,7 @@ from transformer.core.modules import split
 from transformer.core.parameters import Normal
 from transformer.embeddings.embedding import Embedding
 from transformer.embeddings.patches import cut, join
+from transformer.feed_forwards.experts import TopKExperts
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.functional.masks import Tokens
 from transformer.mixers.attention.attention import Attention
@@ -219,3 +220,17 @@ def test_encoder_and_decoder_have_keys_of_their_own(monkeypatch):
     model.predict_patches(jnp.ones((1, 4, 4, 1)), key=KEY)
     encoder, decoder = keys
     assert encoder != decoder
+
+
+def test_an_autoencoder_adds_what_both_stacks_say_and_scales_its_output():
+    """Experts that all take all tokens say 1 in every layer."""
+    experts = TopKExperts(2, top=2, d_ff=8, balance=1.0, router_z=0.0)
+    found, penalties = [], []
+    for scale in (1.0, 0.25):
+        config = patches(AutoencoderConfig, feed_forward=experts, num_decoder_layers=2, **{"head.scale": scale})
+        params, apply = split(build(config, key=KEY))
+        run = jax.jit(functools.partial(apply, method="predict_patches", with_penalty=True))
+        out, penalty = run(params, images(), hidden_BH=jnp.array([[3, 1], [0, 5]]))
+        found, penalties = [*found, out], [*penalties, penalty]
+    np.testing.assert_allclose(penalties, 3.0, rtol=1e-5)
+    chex.assert_trees_all_close(4 * found[1], found[0], **CLOSE)

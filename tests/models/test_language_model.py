@@ -14,6 +14,7 @@ from transformer.core.errors import ConfigError
 from transformer.core.modules import at, split
 from transformer.core.parameters import Normal
 from transformer.embeddings.embedding import Embedding
+from transformer.feed_forwards.experts import TopKExperts
 from transformer.functional.masks import Arbitrary, Causal, Prefix, Tokens, Window
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.backends import Chunked
@@ -275,3 +276,14 @@ def test_arrays_of_another_batch_are_refused(name):
     other = np.ones((3, 4), bool if name == "valid" else np.int32)
     with pytest.raises(ConfigError, match=rf"^{name}: \(3, 4\) is not of 2 rows$"):
         apply(params, jnp.ones((2, 4), jnp.int32), **{f"{name}_BL": other})
+
+
+def test_blocks_that_predict_ahead_add_to_the_loss():
+    """Experts that all take all tokens say 1 in every layer, of the stack and behind it."""
+    experts = TopKExperts(2, top=2, d_ff=8, balance=1.0, router_z=0.0)
+    params, apply = split(
+        LanguageModel(small(predict_ahead=2, num_layers=1, feed_forward=experts), key=jax.random.key(0))
+    )
+    run = jax.jit(functools.partial(apply, method="predict_ahead", with_penalty=True))
+    _, penalty = run(params, tokens_of(2))
+    np.testing.assert_allclose(penalty, 3.0, rtol=1e-5)

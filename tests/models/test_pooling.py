@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from transformer.core.errors import ConfigError
+from transformer.functional.masks import Tokens
+from transformer.models.build import build
 from transformer.models.classifier import ClassifierConfig
-from transformer.models.pooling import AttentionPooling, ClassToken, MeanPooling, MultiheadPooling
+from transformer.models.pooling import AttentionPooling, ClassToken, FirstToken, MeanPooling, MultiheadPooling
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 
@@ -53,3 +55,21 @@ def test_pooling_of_nothing_is_zero(pooling):
     """A text without a real token gives zeros, not NaN."""
     out = pooling(jnp.ones((1, 3, 8)), jnp.zeros((1, 3), bool), {"query": jnp.ones(8)})
     assert not np.asarray(out).any()
+
+
+def test_the_pooler_of_bert_by_hand():
+    """tanh(xW + b) of the first token."""
+    rng = np.random.default_rng(0)
+    x, kernel, bias = rng.normal(size=(2, 3, 4)), rng.normal(size=(4, 4)), rng.normal(size=4)
+    params = {"kernel": jnp.float32(kernel), "bias": jnp.float32(bias)}
+    found = FirstToken()(jnp.float32(x), None, params)
+    np.testing.assert_allclose(found, np.tanh(x[:, 0] @ kernel + bias), rtol=1e-4, atol=1e-5)
+
+
+def test_the_class_token_is_read_and_no_register():
+    """Where no layer mixes tokens, the logits are those of the class token by itself."""
+    sizes = {"vocab_size": 5, "max_length": 4, "num_layers": 1, "d_model": 4, "mixer": None, "position": None}
+    model = build(ClassifierConfig(**sizes, num_classes=3, registers=2, pooling=ClassToken()), key=jax.random.key(0))
+    model.pooling_params.token[...] = token = jnp.array([1.0, -2.0, 0.5, 3.0])
+    states, _ = model.transform(token[None, None], Tokens.first(1))
+    np.testing.assert_allclose(model(jnp.array([[3, 1, 4]])), model.head(states[:, 0]), rtol=1e-5)

@@ -631,3 +631,85 @@ def test_what_the_code_of_mpt_itself_reads_is_refused(name, value):
     fields = {"n_layers": 2, "n_heads": 4, "d_model": 16, "vocab_size": 8, "max_seq_len": 8}
     with pytest.raises(ConfigError, match=rf"^attn_config\.{name}: {value} is not supported, only "):
         MPT.read_config(fields | {"attn_config": {name: value}})
+
+
+def stored(architecture, fields, folder):
+    """(random parameters of the last layer's mixer, the tensors of the file they are saved in, the config)."""
+    safetensors = pytest.importorskip("safetensors.numpy")
+    config, rng = architecture.read_config(fields), np.random.default_rng(0)
+    params = jax.tree.map(lambda a: jnp.asarray(rng.normal(size=a.shape), jnp.float32), pure_model(config)[0])
+    pretrained.save(folder / "model", config, params, architecture=architecture)
+    return params, safetensors.load_file(folder / "model" / "model.safetensors"), config
+
+
+def test_the_input_matrix_of_mamba2(tmp_path):
+    """z, x, B, C and Δ, one below the other; the convolution has x, B and C with the latest tap last."""
+    fields = {"vocab_size": 11, "hidden_size": 8, "num_hidden_layers": 1, "num_heads": 4, "head_dim": 4, "expand": 2}
+    params, tensors, _ = stored(MAMBA2, fields | {"n_groups": 2, "state_size": 3}, tmp_path)
+    own = {name: np.asarray(value[0]) for name, value in params["blocks"]["kinds"]["0"]["mamba2"]["params"].items()}
+    rows = [own[name].T for name in ("gate", "value", "key", "query", "step")]
+    np.testing.assert_array_equal(tensors["backbone.layers.0.mixer.in_proj.weight"], np.concatenate(rows))
+    taps = [own[f"{name}_taps"][::-1].T for name in ("value", "key", "query")]
+    np.testing.assert_array_equal(tensors["backbone.layers.0.mixer.conv1d.weight"][:, 0], np.concatenate(taps))
+
+
+def test_the_gates_of_xlstm_are_the_tensors_of_their_names(tmp_path):
+    fields = {"vocab_size": 11, "hidden_size": 16, "num_hidden_layers": 1, "num_heads": 2}
+    params, tensors, _ = stored(XLSTM, fields, tmp_path)
+    own = params["blocks"]["kinds"]["0"]["mlstm"]["params"]
+    for name, letter in (("input", "i"), ("forget", "f"), ("gate", "o")):
+        theirs = tensors[f"backbone.blocks.0.mlstm_layer.{letter}gate_preact.weight"]
+        np.testing.assert_array_equal(theirs, own[name][0].T)
+
+
+SMALL_DEEPSEEK = {"vocab_size": 11, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+SMALL_DEEPSEEK |= {
+    "qk_nope_head_dim": 4,
+    "v_head_dim": 4,
+    "qk_rope_head_dim": 2,
+    "kv_lora_rank": 3,
+    "q_lora_rank": None,
+}
+SMALL_DEEPSEEK |= {"first_k_dense_replace": 0, "n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 1}
+SMALL_DEEPSEEK |= {"topk_group": 1, "moe_intermediate_size": 4, "num_key_value_heads": 2}
+
+
+def test_keys_and_values_of_a_head_of_deepseek_follow_each_other(tmp_path):
+    """In the rows of each head the key comes first."""
+    params, tensors, _ = stored(DEEPSEEK_V3, SMALL_DEEPSEEK, tmp_path)
+    own = params["blocks"]["kinds"]["0"]["attention"]["params"]["heads"]
+    theirs = tensors["model.layers.0.self_attn.kv_b_proj.weight"].reshape(2, 2, 4, 3)
+    for i, name in enumerate(("keys", "values")):
+        np.testing.assert_array_equal(theirs[:, i], np.swapaxes(own[name][0], 1, 2))
+
+
+def test_scores_of_deepseek_grow_with_the_square_of_the_factor_of_yarn():
+    """(0.1 · mscale_all_dim · log factor + 1)² / √(size of a query), as the published code has it."""
+    yarn = {"rope_type": "yarn", "factor": 40.0, "mscale": 1.0, "mscale_all_dim": 0.5, "rope_theta": 1e4}
+    yarn |= {"original_max_position_embeddings": 4096, "beta_fast": 32, "beta_slow": 1}
+    scale = DEEPSEEK_V3.read_config(SMALL_DEEPSEEK | {"rope_parameters": yarn}).mixer.scale
+    np.testing.assert_allclose(scale.value, (0.05 * np.log(40) + 1) ** 2 / 6**0.5, rtol=1e-6)
+
+
+def test_scores_of_gemma2_have_the_factor_of_the_file():
+    """Which is not that of the size of a head."""
+    config = GEMMA2.read_config({"query_pre_attn_scalar": 144, "head_dim": 128})
+    assert config.mixer.scale.value == pytest.approx(1 / 12)
+
+
+@pytest.mark.parametrize(
+    ("fields", "scale"),
+    [
+        ({"tie_word_embeddings": False}, 1.0),
+        ({"tie_word_embeddings": True}, 512**-0.5),
+        ({"tie_word_embeddings": False, "scale_decoder_outputs": True}, 512**-0.5),
+    ],
+)
+def test_older_files_of_t5_scale_logits_of_tied_tables_alone(fields, scale):
+    assert T5.read_config(fields).head.scale == pytest.approx(scale)
+
+
+def test_layers_of_command_r7b_with_a_window_alone_have_positions():
+    kinds = COHERE2.read_config({}).kinds
+    assert [kind.position is None for kind in kinds] == [kind.mixer.sparsity is None for kind in kinds]
+    assert [kind.position is None for kind in kinds[:4]] == [False, False, False, True]

@@ -131,3 +131,30 @@ def test_dropout_of_the_embedding_is_one_for_all_streams(residual):
         return apply(initial_params(config, KEY), jnp.arange(8)[None], key=KEY)
 
     chex.assert_trees_all_close(answer(residual), answer(PreNorm()), atol=2e-3)
+
+
+@pytest.mark.parametrize("residual", [HyperConnections(3), ManifoldHyperConnections(3)], ids=str)
+@pytest.mark.parametrize(("layer", "connection"), [(0, 1), (1, 1), (2, 0)])
+def test_initially_a_connection_reads_the_stream_of_its_number(residual, layer, connection):
+    """Connection k, counted through all blocks, reads stream k modulo n; the others hardly or not at all."""
+    params = {name: spec.initial_value(KEY) for name, spec in residual.parameters(16).items()}
+    rng, read = np.random.default_rng(0), []
+    stream = jnp.asarray(rng.normal(size=(1, 2, 3, 16)), jnp.float32)
+
+    def remembered(x):
+        read.append(x)
+        return x
+
+    residual(stream, remembered, {"input": lambda x: x}, params, Depth(layer, 3, connection, 2, 6))
+    closest = [float(np.abs(np.asarray(read[0] - stream[:, :, i])).max()) for i in range(3)]
+    assert int(np.argmin(closest)) == (2 * layer + connection) % 3
+    assert min(closest) < 0.2
+
+
+def test_what_depends_on_tokens_counts_for_little_at_first():
+    """Its factors are 0.01 (Zhu D. et al. 2024)."""
+    for kind in (HyperConnections(), ManifoldHyperConnections()):
+        factors = {name: spec for name, spec in kind.parameters(8).items() if name.endswith("_factor")}
+        assert len(factors) >= 2
+        for spec in factors.values():
+            np.testing.assert_allclose(spec.initial_value(KEY), 0.01, rtol=1e-6)

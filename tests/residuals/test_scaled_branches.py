@@ -1,6 +1,7 @@
 """Connections with a factor on the branch."""
 
 import chex
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -40,3 +41,10 @@ def test_the_factor_is_on_the_branch(residual, params, expected):
     chex.assert_trees_all_close(
         residual(jnp.asarray(X), jnp.sin, norms, params, Depth(3, 8, 0, 2, 16)), expected(X), atol=1e-5
     )
+
+
+@pytest.mark.parametrize(
+    ("residual", "value"), [(ReZero(), 0.0), (ReZero(0.2), 0.2), (LayerScale(), 0.1), (LayerScale(1e-5), 1e-5)]
+)
+def test_the_initial_factor_is_that_of_the_field(residual, value):
+    np.testing.assert_allclose(residual.parameters(4)["branch"].initial_value(jax.random.key(0)), value, rtol=1e-6)

@@ -10,6 +10,7 @@ from transformer.core.modules import split
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.heads import DifferentialHeads, DifferentialHeadsV2, LatentHeads, LatentQueryHeads
 from transformer.mixers.attention.projections import NoProjections, TiedProjections
+from transformer.models.config import ModelConfig
 from transformer.models.language_model import LanguageModel
 from transformer.norms.norm import rms_norm
 from transformer.positions.relative import FIRE, KERPLE, ALiBi, T5Bias
@@ -109,3 +110,11 @@ def test_the_difference_of_two_maps(attention, run, mixed):
     factor = jnp.exp(p["query_1"] @ p["key_1"]) - jnp.exp(p["query_2"] @ p["key_2"]) + 0.6
     found = 0.4 * rms_norm(first - factor * second, scale_D=p["scale"])
     np.testing.assert_allclose(run(module)[0], module.out(found.reshape(2, LENGTH, D)), rtol=1e-4, atol=1e-5)
+
+
+def test_matrices_of_latent_heads_begin_by_the_size_of_the_vector():
+    """Each head has its own, of deviation 1/√rank, however many there are."""
+    mixer = Attention(num_heads=2, head_dim=32, heads=LatentHeads(rank=64, rotary=4))
+    params = mixer.build(ModelConfig(d_model=8, mixer=mixer, position=None), key=jax.random.key(0)).params["heads"]()
+    for name in ("keys", "values"):
+        np.testing.assert_allclose(params[name].std(), 64**-0.5, rtol=0.05)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from einops import rearrange
 
+import transformer as T
 from transformer.analysis.counts import parameter_count
 from transformer.core.errors import ConfigError
 from transformer.core.modules import split
@@ -255,3 +256,16 @@ def test_heads_as_columns_are_the_transposed_result(attention, attend):
         for q, k, v in zip(query, key, value, strict=True)
     )
     chex.assert_trees_all_close(attend(module).T, out, **CLOSE)
+
+
+def test_a_learned_scale_begins_where_it_is_told():
+    np.testing.assert_allclose(LearnedScale(0.3).parameters(4)["scale"].initial_value(KEY), 0.3, rtol=1e-6)
+
+
+def test_a_residual_connection_scales_values_and_outputs():
+    """By its inner and its outer factor, which in Fixup are 1/√branches and 0; queries and keys begin as ever."""
+    plain = ModelConfig(d_model=D, num_layers=2, residual=T.NoNormResidual(), scale_residual_init=False)
+    fixed, usual = (Attention(H).build(one, key=KEY) for one in (plain.replace(residual=T.Fixup()), plain))
+    for role, factor in {"query": 1.0, "key": 1.0, "value": 0.5, "out": 0.0}.items():
+        found, expected = (getattr(layer, role).kernel[...] for layer in (fixed, usual))
+        np.testing.assert_allclose(found, factor * expected, rtol=1e-6)

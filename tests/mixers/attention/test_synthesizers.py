@@ -7,6 +7,7 @@ import pytest
 
 from transformer.core.errors import ConfigError
 from transformer.mixers.attention.attention import Attention
+from transformer.mixers.attention.base import HeadSizes
 from transformer.mixers.attention.synthesizers import DenseSynthesizer, RandomSynthesizer
 from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.positions.contextual import Contextual
@@ -93,3 +94,11 @@ def test_a_source_longer_than_the_scores():
     sizes = {"source_vocab_size": 11, "max_source_length": 9}
     with pytest.raises(ConfigError, match="9 tokens"):
         EncoderDecoderConfig(**SIZES | sizes, mixer=Attention(num_heads=2, heads=DenseSynthesizer(length=8)))
+
+
+@pytest.mark.parametrize("columns", [None, 8])
+def test_networks_of_a_dense_synthesizer_begin_by_the_size_of_a_head(columns):
+    """Each head has its own, of deviation 1/√K, however many there are."""
+    specs = DenseSynthesizer(length=64, columns=columns).parameters(HeadSizes(2, 2, 64, 64), 8)
+    for spec in specs.values():
+        np.testing.assert_allclose(spec.initial_value(jax.random.key(0)).std(), 64**-0.5, rtol=0.08)

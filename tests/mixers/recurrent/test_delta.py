@@ -214,3 +214,18 @@ def parity(mixer, *, width=32, steps=300, batch=64):
     seeds = [initial(seed) for seed in range(3)]
     params = jax.tree.map(lambda *arrays: jnp.stack(arrays), *seeds)
     return jax.jit(jax.vmap(learned))(params, jax.random.split(jax.random.key(9), 3))
+
+
+def test_neighbouring_heads_share_the_keys_of_every_write(initial, plain):
+    """Heads 0 and 1 have the first of two, 2 and 3 the second, in each of the steps."""
+    mixer = T.DeltaProduct(num_heads=4, num_key_heads=2, key_dim=3, value_dim=5, steps=2, convolution=None)
+    params, x = initial(mixer), np.random.default_rng(0).normal(size=(1, 6, 8))
+    arrays = {name: jnp.asarray(array, jnp.float32) for name, array in params.items()}
+    update = mixer.inputs(jnp.asarray(x, jnp.float32), None, arrays)[0]
+    k = plain.unit((x @ params["key"]).reshape(1, 6, 2, 2, 3))
+    np.testing.assert_allclose(update.k_BLHK, np.repeat(k, 2, 3), rtol=1e-4, atol=1e-5)
+
+
+def test_low_rank_gates_of_kda_are_as_wide_as_the_values_of_a_head(initial):
+    params = initial(T.KimiDeltaAttention(num_heads=2, key_dim=3, value_dim=5))
+    assert params["forget_in"].shape == params["gate_in"].shape == (8, 5)

@@ -54,3 +54,10 @@ def test_errors(config):
             T.RGLRU(**{name: 0})
     with pytest.raises(T.ConfigError, match=r"^rg_lru.blocks: 8 features are no multiple of 3 blocks$"):
         config(T.RGLRU(blocks=3))
+
+
+def test_gates_begin_by_the_size_of_a_block(initial):
+    """Each block has a matrix of its own, of deviation 1/√(features of the block)."""
+    params = initial(T.RGLRU(hidden_dim=128, blocks=2))
+    for name in ("input", "forget"):
+        np.testing.assert_allclose(params[name].std(), 64**-0.5, rtol=0.05)
