@@ -14,6 +14,7 @@ import os
 import re
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -246,7 +247,9 @@ def check_rate(command: Any) -> None:
 
 def main(run: Callable[[], None]) -> None:
     """Call `run`; errors are one line. Exit codes: 2 for a wrong choice, 74 for a full disk, 75 for an interruption."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, where no run saves its state first
+    main_thread = threading.current_thread() is threading.main_thread()  # which alone may say what a signal does
+    # As Ctrl-C, where no run saves its state first.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler) if main_thread else None
     try:
         try:
             run()
@@ -268,7 +271,8 @@ def main(run: Callable[[], None]) -> None:
         print("interrupted; what was saved stays, and the same command with --resume continues a run", file=sys.stderr)
         sys.exit(EXIT_INTERRUPTED)
     finally:
-        signal.signal(signal.SIGTERM, before)
+        if main_thread:
+            signal.signal(signal.SIGTERM, before)
 
 
 def extend(config: Any, cls: type[T], **more: Any) -> T:

@@ -2,7 +2,8 @@
 
 import dataclasses
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -27,7 +28,7 @@ from transformer.study.probes import Probe
 from transformer.study.report import Report
 from transformer.study.running import STUDY_FILES, StudyError
 from transformer.study.study import CONFIRMATION, Study, StudyOptions
-from transformer.training.trackers import Tracker
+from transformer.training.trackers import Tracker, check_trackers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,9 +125,9 @@ def run_parsed(
     runtime.start()
     data = load_data(study.base.data)
     if command.overwrite:
-        prepared(study, data)  # or it refuses, before anything is deleted
-        for folder in folders:
-            overwrite(folder)
+        check_trackers(command.log)  # or it refuses, before anything is deleted
+        prepared(study, data)
+        overwrite(folders)
     report = _run(study, data, command.workdir, command)
     if command.confirm:
         _run(study.confirmation(report), data, fresh, command)
@@ -168,8 +169,11 @@ def check_folder(folder: Path, command: StudyCommand) -> None:
     check_own(folder, PLAN, STUDY_FILES)
 
 
-def overwrite(folder: Path) -> None:
-    """Delete the study in a folder, where there is one."""
-    if file_names(folder):
-        with locked(folder):
+def overwrite(folders: Sequence[Path]) -> None:
+    """Delete the studies in folders, where there are some and no other process holds one."""
+    there = [folder for folder in folders if file_names(folder)]
+    with ExitStack() as stack:
+        for folder in there:
+            stack.enter_context(locked(folder))
+        for folder in there:
             clear(folder, PLAN, STUDY_FILES)

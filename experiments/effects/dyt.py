@@ -16,7 +16,8 @@ CLAIM = Claim(
     expected={"plain": "not worse", "modern": "not worse"},
     recipe=(
         "Embeddings multiplied by √d in place of the paper's trained scalar; α begins at .5 everywhere, where the "
-        "paper tunes it for language models."
+        "paper tunes it for language models: of .125, .25, .5, 1, 2 and 4 the second is best in the plain base, by .02 "
+        "after 500 steps (three seeds), .06 behind LayerNorm."
     ),
     study=on_bases("dyt", {"model.norm": DyT(), "optimizer.learning_rate": (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2)}),
     found=(

@@ -15,8 +15,9 @@ CLAIM = Claim(
     ),
     expected={"plain": "better", "modern": "better"},
     recipe=(
-        "The gate takes the place of rotary positions, which the plain base has here too; its bias begins at 2, in "
-        "the paper at 0. Texts of 32 characters leave little to forget."
+        "The gate takes the place of rotary positions, which the plain base has here too; its bias begins at 2. "
+        "From the 0 of the paper it is a little worse (eight seeds): -.014 in the plain base and -.095 in the modern "
+        "one, and after 2,000 steps +.045 and -.027. Texts of 32 characters leave little to forget."
     ),
     study=on_bases("forgetting", {"model.position": Forgetting()}, {"model.position": RoPE()}),
 )

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -137,6 +138,14 @@ def test_a_signal_where_nothing_trains(number, capsys):
     assert stop.value.code == 75
     assert capsys.readouterr().err.startswith("interrupted; what was saved stays")
     assert signal.getsignal(number) == before
+
+
+def test_a_command_runs_in_any_thread(capsys):
+    """Only the main one may say what a signal does."""
+    thread = threading.Thread(target=lambda: cli.main(lambda: print("ran")))
+    thread.start()
+    thread.join()
+    assert capsys.readouterr().out == "ran\n"
 
 
 def test_output_that_nobody_reads_on_ends_quietly():

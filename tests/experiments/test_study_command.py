@@ -1,6 +1,7 @@
 """Studies from the command line: designs made of arms, and what is refused."""
 
 import dataclasses
+import fcntl
 import re
 import sys
 
@@ -12,6 +13,7 @@ from experiments.study_command import StudyCommand, budgets, check_folder, overw
 from transformer.analysis.counts import parameter_count, train_flops
 from transformer.core.errors import ConfigError
 from transformer.core.files import WriteError, write_sealed
+from transformer.core.folders import LOCK
 from transformer.norms.norm import RMSNorm
 from transformer.positions.rotary import RoPE
 from transformer.study.analyse import read_study
@@ -231,6 +233,12 @@ def test_what_is_refused_overwrites_nothing(tmp_path):
         with pytest.raises(ConfigError, match=line):
             run_parsed("s", arms, command.replace(changes))
         assert (tmp_path / "s" / "plan.json").exists()
+    (tmp_path / "s_fresh" / "thesis.tex").unlink()
+    with (tmp_path / "s_fresh" / LOCK).open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(ConfigError, match="s_fresh is in use by another process"):
+            overwrite([tmp_path / "s", tmp_path / "s_fresh"])
+    assert (tmp_path / "s" / "plan.json").exists()
 
 
 def test_a_confirmation_that_fails_is_said(tmp_path, monkeypatch, capsys):
@@ -274,7 +282,7 @@ def test_a_study_is_overwritten_and_nothing_else_is(tmp_path):
     assert all((tmp_path / name).exists() for name in names)
     (tmp_path / "cells" / "thesis.tex").unlink()
     check_folder(tmp_path, command)
-    overwrite(tmp_path)
+    overwrite([tmp_path])
     assert [path.name for path in tmp_path.iterdir()] == [".lock"]
     (tmp_path / "report.md").write_text("")
     with pytest.raises(ConfigError, match="--resume continues it, --overwrite starts again"):

@@ -161,10 +161,11 @@ def test_a_study_that_is_killed_while_runs_are_stored_keeps_their_cell(base, cor
         with pytest.raises(KeyboardInterrupt):
             study.run(tmp_path, data=corpus)
     (cell,) = (tmp_path / "cells").iterdir()
+    (tmp_path / "cells" / ("0" * 16)).mkdir()  # one that was stopped before anything was written
     trained = (cell / METRICS).read_bytes()
     study.run(tmp_path, data=corpus)
     assert (cell / "result.json").exists()
-    assert len(list((tmp_path / "cells").iterdir())) == 2
+    assert len(list((tmp_path / "cells").iterdir())) == 3
     assert (cell / METRICS).read_bytes() == trained
 
 

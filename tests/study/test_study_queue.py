@@ -75,7 +75,7 @@ def test_a_limit_of_time_and_of_looks(queue):
 
 
 def test_a_signal_says_how_it_goes_on(queue):
-    def stopped(name):
+    def stopped(name, **_):
         raise Interrupted("step 2 is saved in cells/a; the same command with --resume continues")
 
     queue.look = stopped
@@ -180,12 +180,54 @@ def test_an_arm_that_failed_is_tried_again_by_a_later_call_alone(queue, monkeypa
     queue.studies, queue.looks = {"three": study("three", queue.studies["open"].base, arms)}, 1
     queue.run()
     assert queue.failed == {"three": "arm: WriteError: the disk is full"}
-    later = dataclasses.replace(queue, failed={})
+    queue.run()
+    assert queue.failed == {"three": "arm: WriteError: the disk is full"}
     failing[:] = ["none"]
-    later.run()
-    assert later.failed == {}
+    queue.run()
+    assert queue.failed == {}
     assert [arm.name for arm in read_study(queue.folder / "three").arms] == ["base", "arm", "other"]
     assert [len(arm.seeds) for arm in archived(queue.archives / f"three{SUFFIX}").arms.values()] == [2, 2, 2]
+
+
+def test_an_arm_that_always_fails_keeps_no_seeds_from_the_others(queue, monkeypatch):
+    compute, looks = Cell.compute, []
+
+    def sometimes(cell):
+        if cell.title.startswith("arm"):
+            raise WriteError("the disk is full")
+        compute(cell)
+
+    monkeypatch.setattr(Cell, "compute", sometimes)
+    arms = {"arm": {"model.mixer.num_heads": 1}, "other": {"model.num_layers": 2}}
+    queue.studies = {"three": study("three", queue.studies["open"].base, arms, margin=1e-9)}
+    queue.say = lambda line: looks.append(line.split(" ", 1)[1]) if ", look " in line else None
+    queue.run()
+    assert looks == ["three, look 1", "three, look 2"]
+    queue.run()
+    assert looks[2:] == ["three, look 2"]
+
+
+def test_a_damaged_run_of_what_was_not_packed_is_computed_again(queue):
+    queue.looks = 1
+    queue.run()
+    (queue.archives / f"open{SUFFIX}").unlink()
+    (run, *_) = (name for row in read_record(queue.folder / "open").arms["arm"].files for name in row)
+    (queue.folder / "runs" / run).write_text("{")
+    with pytest.warns(UserWarning, match="it is computed again"):
+        queue.run()
+    assert queue.failed == {}
+    assert Archives(queue.archives).report("open").contrasts
+
+
+def test_a_study_of_other_arms_that_was_not_packed_is_packed(queue):
+    """Of as many runs as the one that its archive has."""
+    queue.looks = 1
+    queue.run()
+    other = dataclasses.replace(queue.studies["open"], arms={"base": {}, "else": {"model.d_model": 8}})
+    other.run(queue.folder / "open", runs=queue.folder / "runs", looks=1, say=lambda line: None)
+    queue.studies = {"open": other}
+    queue.run()
+    assert list(archived(queue.archives / f"open{SUFFIX}").arms) == ["base", "else"]
 
 
 def test_what_a_killed_call_did_not_pack_is_packed_by_the_next(queue, tmp_path):

@@ -46,13 +46,10 @@ def test_the_newest_is_restored_and_old_ones_are_deleted(folder):
     assert_is(checkpoint.restore(folder, state(0.0)), 30)
 
 
-def test_what_is_kept_can_be_used(folder):
-    """A run goes on before the newest checkpoint only where that is damaged."""
-    (folder / "00000030" / checkpoint.MANIFEST).write_text("{}")
-    with pytest.warns(UserWarning, match="00000030"):
-        assert_is(checkpoint.restore(folder, state(0.0)), 20)
-    checkpoint.save(folder, 25, state(25.0), notes(25))
-    assert checkpoint.steps(folder) == [20, 25]
+@pytest.mark.parametrize("step", [25, 30, 35])
+def test_what_is_damaged_takes_no_place(folder, step):
+    checkpoint.save(folder, step, state(float(step)), notes(step), damaged=[30])
+    assert checkpoint.steps(folder) == [20, step]
 
 
 def test_shapes_say_what_is_restored(folder):

@@ -28,7 +28,7 @@ from transformer.study.runs import HIGHER_IS_BETTER, SUMS
 from transformer.training.environment import environment
 from transformer.training.metrics import finite
 from transformer.training.trackers import Tracker
-from transformer.training.workdir import RUN_FILES
+from transformer.training.workdir import CONFIG, RUN_FILES
 
 if TYPE_CHECKING:
     from transformer.study.study import Study
@@ -249,7 +249,7 @@ class Running:
 
 def _is_unwritten(cell: Path) -> bool:
     """Whether a cell was stopped while its runs were stored."""
-    return cell.exists() and not (cell / RESULT).exists()
+    return (cell / CONFIG).exists() and not (cell / RESULT).exists()
 
 
 def _said(cell: Cell) -> str:

@@ -59,23 +59,24 @@ class StudyQueue:
         if minutes is not None and not minutes >= 0:
             raise ConfigError(f"minutes: {minutes} is not a time")
         ends = float("inf") if minutes is None else time.monotonic() + 60 * minutes
-        self._pack_all()
-        urgencies = {name: self.urgency(name) for name in self.studies}
+        self.failed.clear()
+        again = {name for name in self.studies if self.looked(name) and not self._keep(name)}
+        urgencies = {name: float("inf") if name in again else self.urgency(name) for name in self.studies}
         while time.monotonic() < ends and any(urgencies.values()):
             name = max(urgencies, key=lambda each: urgencies[each])
             try:
-                self.look(name)
-                urgencies[name] = 0.0 if name in self.failed else self.urgency(name)
+                self.look(name, again=name in again)
+                urgencies[name] = self.urgency(name)
             except Interrupted:
                 raise Interrupted(f"{name}: what is computed is kept; the same command goes on") from None
             except (StudyError, ConfigError) as error:
                 urgencies[name], self.failed[name] = 0.0, str(error)
                 self.say(f"{name}: {error}")
+            again.discard(name)
 
-    def look(self, name: str) -> None:
-        """One more look at a study, or the last one again where an arm failed in it."""
-        workdir, looked = self.folder / name, self.looked(name)
-        looks = looked if looked and self._failed(name) else looked + 1
+    def look(self, name: str, *, again: bool = False) -> None:
+        """One more look at a study, or the last one `again`."""
+        workdir, looks = self.folder / name, self.looked(name) + (not again)
         self.say(f"{time.strftime('%H:%M:%S')} {name}, look {looks}")
         report = self.studies[name].run(
             workdir,
@@ -90,17 +91,24 @@ class StudyQueue:
         if report.failed:
             self.failed[name] = "; ".join(f"{arm}: {error}" for arm, error in report.failed.items())
 
-    def _pack_all(self) -> None:
-        """Keep what was computed by a call that was killed before it packed it."""
-        for name in filter(self.looked, self.studies if self.archives else ()):
-            assert self.archives is not None
-            workdir, path = self.folder / name, self.archives / f"{name}{SUFFIX}"
-            if not path.exists() or _num_runs(archived(path)) < _num_runs(read_record(workdir)):
-                pack(workdir, path)
+    def _keep(self, name: str) -> bool:
+        """Write the archive of a study that a killed call did not write; whether that is possible, and no arm failed in
+        the last look."""
+        record = read_record(self.folder / name)
+        if self.archives and self._knows_more(name, record, path := self.archives / f"{name}{SUFFIX}"):
+            try:
+                pack(self.folder / name, path)
+            except Damaged:
+                return False
+        return not record.failed
 
-    def _failed(self, name: str) -> dict[str, str]:
-        """The arms that failed in the last look at a study, with their errors."""
-        return read_record(self.folder / name).failed
+    def _knows_more(self, name: str, record: Record, archive: Path) -> bool:
+        """Whether a record is of a study as it is, and of more runs than its archive."""
+        try:
+            kept = archived(archive)
+        except (FileNotFoundError, Damaged):
+            return True
+        return _num_runs(record) > _num_runs(kept) or not self.studies[name].asked_in(kept)
 
     def looked(self, name: str) -> int:
         """How often a study has looked at its results; not at all where it asks something else by now, or its record
@@ -117,12 +125,12 @@ class StudyQueue:
 
     def urgency(self, name: str) -> float:
         """How much a study is in want of seeds: infinite before its first, 0 where nothing is open or no look is left;
-        infinite also where an arm failed or runs are damaged, which a look computes again.
+        infinite also where runs are damaged, which a look computes again.
 
         Between these it is the width of its widest open interval, in units of the margin.
         """
         study, looked = self.studies[name], self.looked(name)
-        if not looked or self._failed(name):
+        if not looked:
             return float("inf")
         if looked >= min(len(study.looks), self.looks or len(study.looks)):
             return 0.0

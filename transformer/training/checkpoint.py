@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,8 +73,8 @@ class Manifest:
     """sha256 of each file by its path in the folder."""
 
 
-def save(folder: Path, step: int, state: Any, notes: Notes) -> None:
-    """Write the checkpoint of a step, then delete all but the latest `KEEP`.
+def save(folder: Path, step: int, state: Any, notes: Notes, damaged: Collection[int] = ()) -> None:
+    """Write the checkpoint of a step, then delete all but the latest `KEEP`, and those of steps that are `damaged`.
 
     Raises:
       WriteError: the disk is full or broken; the older checkpoints are as they were.
@@ -93,14 +93,14 @@ def save(folder: Path, step: int, state: Any, notes: Notes) -> None:
                 ocp.save(str(partial.absolute() / "state"), arrays)
             processes.barrier("saved")
             if processes.is_writer():
-                _publish(folder, step, arrays, notes)
+                _publish(folder, step, arrays, notes, damaged)
             processes.barrier("published")
     except WriteError:
         shutil.rmtree(partial, ignore_errors=True)
         raise
 
 
-def _publish(folder: Path, step: int, arrays: dict[str, Any], notes: Notes) -> None:
+def _publish(folder: Path, step: int, arrays: dict[str, Any], notes: Notes, damaged: Collection[int]) -> None:
     """Turn what all processes have written into a checkpoint."""
     partial, final = _partial(folder, step), folder / f"{step:08d}"
     kinds = {name: _kind(a) for name, a in arrays.items()}
@@ -110,7 +110,7 @@ def _publish(folder: Path, step: int, arrays: dict[str, Any], notes: Notes) -> N
     os.replace(partial, final)
     sync(folder)
     there = steps(folder)
-    kept = [each for each in there if each <= step][-KEEP:]  # a run is before a checkpoint only where that is damaged
+    kept = [each for each in there if each == step or each not in damaged][-KEEP:]
     for old in (each for each in there if each not in kept):
         # An interrupted deletion leaves nothing that looks like a checkpoint.
         _remove(_partial(folder, old))

@@ -147,6 +147,8 @@ class _Run:
     seconds_before: float = 0.0
     started: float = field(default_factory=time.monotonic)
     saved: float = field(default_factory=time.monotonic)
+    damaged: Sequence[int] = ()
+    """Steps whose checkpoints cannot be used, until there is a newer one that can."""
 
     def __post_init__(self):
         by_seed = {r.seed: self.data.train_batches(self.config, r.seed) for r in self.replicas}
@@ -266,14 +268,15 @@ class _Run:
             )
         rewind(self.workdir, notes.metrics_bytes)
         self.seconds_before = notes.seconds
+        self.damaged = [step for step in checkpoint.steps(folder) if step > notes.position]
         return state, notes.position, notes.last
 
     def save(self, state: TrainState, step: int) -> None:
         mesh = dict(self.program.mesh.shape)
         last = step == self.config.steps
         notes = Notes(step, self.data.fingerprint, self.log.on_disk(), self.seconds(), mesh, last)
-        checkpoint.save(self.workdir / "checkpoints", step, state, notes)
-        self.saved = time.monotonic()
+        checkpoint.save(self.workdir / "checkpoints", step, state, notes, self.damaged)
+        self.saved, self.damaged = time.monotonic(), ()
 
     def seconds(self) -> float:
         return self.seconds_before + time.monotonic() - self.started
