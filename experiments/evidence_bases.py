@@ -35,8 +35,9 @@ By what the bases gain between the two, the margin of .02 is worth {worth} more 
   paper's own trend from 62B to 8B says.
 - Four were asked again on 2026-11-30, because ways of ours had decided them: `randomized_positions` was
   evaluated at positions nearer to each other than in training; strings for `negative_eigenvalues` were hardly ever
-  short; `hyperball` held matrices at norms of our small initial values; `reversed_addition` ended on a plateau. Their
-  pages say what was found before.
+  short; `hyperball` held matrices at norms of our small initial values; `reversed_addition` ended on a plateau. And
+  `lion` on 2026-12-01: with the β of its paper it averages over a tenth of these runs. Their pages say what was found
+  before.
 - Two claims were withdrawn. That a gate takes away the attention to the first token: in these models that is .064, less
   than an even share, .099, so there is no sink to take away. And that copying what is scattered needs decays that
   depend on the input: fixed ones were ahead by .206 [.063, .348], and by .282 with fresh seeds, which would count as

@@ -161,12 +161,21 @@ def test_a_study_that_is_killed_while_runs_are_stored_keeps_their_cell(base, cor
         with pytest.raises(KeyboardInterrupt):
             study.run(tmp_path, data=corpus)
     (cell,) = (tmp_path / "cells").iterdir()
-    (tmp_path / "cells" / ("0" * 16)).mkdir()  # one that was stopped before anything was written
     trained = (cell / METRICS).read_bytes()
     study.run(tmp_path, data=corpus)
     assert (cell / "result.json").exists()
-    assert len(list((tmp_path / "cells").iterdir())) == 3
+    assert len(list((tmp_path / "cells").iterdir())) == 2
     assert (cell / METRICS).read_bytes() == trained
+
+
+def test_the_folder_of_a_cell_may_be_empty(base, corpus, tmp_path):
+    """As where its study was killed before it wrote anything there, and another one has the runs."""
+    study = Study("s", base, {"a": {}, "b": {"model.mixer.num_heads": 1}}, seeds=2, learning_rates=(1e-3,))
+    study.run(tmp_path / "one", data=corpus, runs=tmp_path / "runs")
+    for cell in (tmp_path / "one" / "cells").iterdir():
+        (tmp_path / "two" / "cells" / cell.name).mkdir(parents=True)
+    study.run(tmp_path / "two", data=corpus, runs=tmp_path / "runs")
+    assert not [path for cell in (tmp_path / "two" / "cells").iterdir() for path in cell.iterdir()]
 
 
 def test_the_baseline_is_run_again_under_seeds_that_no_arm_has(tuned):

@@ -55,7 +55,6 @@ def test_sinks_are_seen_from_everywhere(attention, run, heads, mixed):
         (GlobalTokens(2, first=1), lambda i, j: abs(i - j) < 2 or 0 in (i, j)),
         (BigBird(2, share=0.0), lambda i, j: abs(i // 2 - j // 2) <= 1 or min(i, j) < 2),
     ],
-    ids=str,
 )
 def test_what_each_sparsity_lets_through(sparsity, seen):
     tokens = Tokens.first(12)
