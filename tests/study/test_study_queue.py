@@ -200,11 +200,19 @@ def test_an_arm_that_always_fails_keeps_no_seeds_from_the_others(queue, monkeypa
     monkeypatch.setattr(Cell, "compute", sometimes)
     arms = {"arm": {"model.mixer.num_heads": 1}, "other": {"model.num_layers": 2}}
     queue.studies = {"three": study("three", queue.studies["open"].base, arms, margin=1e-9)}
-    queue.say = lambda line: looks.append(line.split(" ", 1)[1]) if ", look " in line else None
+
+    def say(line):
+        looks.extend([line.split(" ", 1)[1]] if ", look " in line else [])
+        assert len(looks) < 5, "it looks again and again"
+
+    queue.say, queue.looks = say, 1
     queue.run()
-    assert looks == ["three, look 1", "three, look 2"]
+    assert looks == ["three, look 1"]
+    queue.looks = None
     queue.run()
-    assert looks[2:] == ["three, look 2"]
+    assert looks[1:] == ["three, look 1", "three, look 2"]
+    queue.run()
+    assert looks[3:] == ["three, look 2"]
 
 
 def test_a_damaged_run_of_what_was_not_packed_is_computed_again(queue):
