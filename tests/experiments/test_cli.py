@@ -129,15 +129,20 @@ def test_exit_codes(error, code, capsys):
     assert capsys.readouterr().err.endswith("this and that\n")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_where_nothing_trains(number, capsys):
+@pytest.mark.parametrize(
+    ("number", "handler"), [(signal.SIGTERM, signal.SIG_IGN), (signal.SIGINT, signal.default_int_handler)]
+)
+def test_a_signal_where_nothing_trains(number, handler, capsys):
     """Such as while the last picture is drawn."""
-    before = signal.getsignal(number)
-    with pytest.raises(SystemExit) as stop:
-        cli.main(lambda: os.kill(os.getpid(), number))
+    before = signal.signal(number, handler)  # the processes of pytest-xdist pass over Ctrl-C
+    try:
+        with pytest.raises(SystemExit) as stop:
+            cli.main(lambda: os.kill(os.getpid(), number))
+        assert signal.getsignal(number) == handler
+    finally:
+        signal.signal(number, before)
     assert stop.value.code == 75
     assert capsys.readouterr().err.startswith("interrupted; what was saved stays")
-    assert signal.getsignal(number) == before
 
 
 def test_a_command_runs_in_any_thread(capsys):
