@@ -103,7 +103,7 @@ class StudyQueue:
         return not record.failed
 
     def _knows_more(self, name: str, record: Record, archive: Path) -> bool:
-        """Whether a record is of a study as it is, and of more runs than its archive."""
+        """Whether a record has more runs than its archive, or that is missing, damaged or of another study."""
         try:
             kept = archived(archive)
         except (FileNotFoundError, Damaged):
