@@ -35,13 +35,12 @@ from experiments.sections import MODEL, Sections
 from transformer import pretrained
 from transformer.analysis.compiled import Compiled, TooLarge, compile_step
 from transformer.analysis.hardware import HARDWARE, Hardware, Topology
-from transformer.analysis.plan import Plan, plan, remat_of
+from transformer.analysis.plan import Plan, plan
 from transformer.analysis.search import Found, fits, search
 from transformer.core.changes import settings
 from transformer.core.errors import ConfigError, nearest
 from transformer.core.files import write_durably
 from transformer.core.values import to_text
-from transformer.models.stack import Scanned
 from transformer.runs.config import RunConfig
 from transformer.runs.large_presets import LARGE_PRESETS
 from transformer.runs.mesh import AUTOMATIC, MeshConfig
@@ -72,7 +71,7 @@ class Command(RunConfig):
     hardware: str | None = None
     """What the devices of no topology are; None: an H100."""
     search: bool = False
-    """Try every mesh, rematerialization and number of pieces."""
+    """Try every mesh, rematerialization and number of pieces; --model.layers scanned compiles deep models sooner."""
     out: Path = Path("plan.json")
     """File of the figures."""
     mesh: MeshConfig = MeshConfig(replica=1, data=1)
@@ -139,7 +138,7 @@ def main() -> None:
         needs, program = plan(config, mesh, devices, platform)
         if program.mesh.size < len(devices):
             print(f"{program.mesh.size} of the {len(devices)} devices are used; --mesh.data takes more")
-        one = Found(mesh, remat_of(config), config.accumulation, needs)
+        one = Found(mesh, config.model.layers, config.accumulation, needs)
         compiled, refused = None, ""
         if topology is None or there:
             try:
@@ -155,7 +154,7 @@ def main() -> None:
 
 def _check_left_to_search(command: Command) -> None:
     """Raise `ConfigError` where the command line sets what the search chooses; sizes of no topology count devices."""
-    chosen = ["accumulation", "model.layers"]
+    chosen = ["accumulation", "model.layers.remat"]
     chosen += [] if command.mesh.rounded else ["mesh.fully_sharded"]
     chosen += [] if command.topology is None else ["mesh.data", "mesh.model"]
     for path in chosen:
@@ -190,7 +189,7 @@ def _show_search(config: RunConfig, found: list[Found], hardware: Hardware, devi
         parts = (state, needs.gradient_bytes, needs.activation_bytes, needs.training_bytes)
         table.add_row(
             f"{one.mesh.data} × {one.mesh.model}" + " sharded" * one.mesh.fully_sharded,
-            one.remat,
+            one.layers.remat,
             str(one.accumulation),
             *(number(n / 1e9) for n in parts),
             "yes" if fits(needs, hardware) else "no",
@@ -207,7 +206,7 @@ def training(command: Command, one: Found) -> str:
     # One run, as is planned, where finetuning tries two rates.
     published = f"finetune --from {shlex.quote(command.from_)} --learning-rates {HOW['learning_rates'][0]}"
     name = published if command.from_ else next(known)
-    layers = {"model.layers": Scanned(remat=one.remat), "accumulation": one.accumulation}
+    layers = {"model.layers": one.layers, "accumulation": one.accumulation}
     wanted = settings(cli.fields_of(command, RunConfig).replace(layers)) | settings(one.mesh, "mesh.")
     there = settings(cli.fields_of(preset, RunConfig)) | settings(dataclasses.replace(AUTOMATIC, replica=1), "mesh.")
     changed = {path: text for path, text in wanted.items() if text != there[path]}
@@ -225,7 +224,7 @@ def _flag(path: str, text: str) -> str:
 
 def _show_one(config: RunConfig, one: Found, compiled: Compiled | None, hardware: Hardware, name: str) -> None:
     pieces = f"in {one.accumulation} pieces" if one.accumulation > 1 else "in one piece"
-    title = f"{_batch(config)} {pieces}, {_text(one.mesh)}, remat {one.remat}"
+    title = f"{_batch(config)} {pieces}, {_text(one.mesh)}, remat {one.layers.remat}"
     table = Table("", "predicted", "compiled", title=title)
     for label, form, predicted, read in _rows(one.plan, compiled, hardware, name):
         table.add_row(label, *("" if value is None else form(value) for value in (predicted, read)))
@@ -274,7 +273,7 @@ def _figures(one: Found, hardware: Hardware, compiled: Compiled | None = None) -
         read = numbers | {"flops": compiled.work.flops, "cycles": compiled.work.cycles, "collective_bytes": by_kind}
     return {
         "mesh": dataclasses.asdict(one.mesh) | {"rules": list(map(to_text, one.mesh.rules))},
-        "remat": one.remat,
+        "layers": to_text(one.layers),
         "accumulation": one.accumulation,
         "predicted": one.plan._asdict() | {"seconds": one.plan.seconds(hardware), "fits": fits(one.plan, hardware)},
         "compiled": read,

@@ -26,7 +26,7 @@ from transformer.mixers.attention.sparsity import SlidingWindow
 from transformer.mixers.recurrent.mamba2 import Mamba2
 from transformer.models.blocks import Macaron
 from transformer.models.build import build
-from transformer.models.stack import Scanned
+from transformer.models.stack import Scanned, Unrolled
 from transformer.objectives.objective import NextToken
 from transformer.objectives.tokens import MaskedToken, MultiToken
 from transformer.positions.relative import TransformerXL
@@ -243,14 +243,15 @@ def test_what_is_found_fits_first_and_is_faster_first():
     some = sorted(one.plan.training_bytes for one in found)[len(found) // 2]
     small = dataclasses.replace(hardware, memory=some / 0.8)
     tried = []
-    found = search(config(), small, jax.devices()[:2], watch=lambda ways: tried.extend(ways) or ways)
-    assert {(one.mesh, one.remat) for one in found} <= set(tried)
+    found = search(config(layers=Unrolled()), small, jax.devices()[:2], watch=lambda ways: tried.extend(ways) or ways)
+    assert {(one.mesh, one.layers) for one in found} <= set(tried)
     fit = [fits(one.plan, small) for one in found]
     assert fit == sorted(fit, reverse=True)
     assert len(set(fit)) == 2
     seconds = [one.plan.seconds(small) for one in found if fits(one.plan, small)]
     assert seconds == sorted(seconds)
-    alike = [one for one in found if one.remat == "none" and one.mesh == MeshConfig(replica=1, data=2, model=1)]
+    assert {one.layers for one in found} == {Unrolled(remat=remat) for remat in ("none", "dots", "full")}
+    alike = [one for one in found if one.layers == Unrolled() and one.mesh == MeshConfig(replica=1, data=2, model=1)]
     assert [one.accumulation for one in sorted(alike, key=lambda one: one.plan.seconds(small))] == [1, 2]
 
 
@@ -265,6 +266,16 @@ def test_a_step_is_traced_for_the_devices_that_are_simulated(name, dtype):
     sequences = fused.batch_size // mesh.data
     scores = sequences * fused.model.num_layers * 2 * 128 * 128 * 4
     assert here.activation_bytes - there.activation_bytes > scores / 2
+
+
+@pytest.mark.parametrize("remat", ["none", "dots", "full"])
+def test_products_of_heads_are_divided_where_each_is_one(remat):
+    """As on a TPU; elsewhere queries, keys and values, each as wide as the stream, are a single product."""
+    planned = [
+        plan(config(layers=Scanned(remat=remat)), MeshConfig(data=1, model=2), jax.devices()[:2], platform)[0]
+        for platform in ("tpu", "cpu")
+    ]
+    assert planned[0].activation_bytes == planned[1].activation_bytes
 
 
 def test_a_plan_says_what_the_kernel_of_the_device_does_not_take():

@@ -32,7 +32,7 @@ def test_the_command_of_a_plan_trains_what_was_planned():
     asked = cli.parse(PlanCommand, COMMANDS, FLAGS.split())
     mesh = MeshConfig(replica=1, data=2, fully_sharded=True)
     planned, _ = plan(preset("tiny").replace({"model.vocab_size": 65}), MeshConfig(data=1), jax.devices()[:1])
-    words = shlex.split(training(asked, Found(mesh, "dots", 2, planned)))
+    words = shlex.split(training(asked, Found(mesh, Scanned(remat="dots"), 2, planned)))
     assert words[:3] == ["transformer", "train", "tiny"]
     assert "--hardware" not in words
     command = cli.parse(Command, {"tiny": cli.extend(preset("tiny"), Command)}, words[2:])
@@ -58,7 +58,7 @@ def test_a_published_model_is_planned_from_its_config_alone(tmp_path):
     assert cli.parse(PlanCommand, presets(joined), joined) == command
     assert (command.run.model.d_model, command.run.model.num_layers, command.run.model.max_length) == (64, 3, 16)
     planned, _ = plan(command.run, MeshConfig(data=1), jax.devices()[:1])
-    made = training(command, Found(MeshConfig(replica=1, data=2), "dots", 1, planned))
+    made = training(command, Found(MeshConfig(replica=1, data=2), Scanned(remat="dots"), 1, planned))
     words = shlex.split(made)
     assert words[:5] == ["transformer", "train", "finetune", "--from", str(tmp_path)]
     default = of_text(pretrained.load_config(tmp_path), str(tmp_path))
@@ -70,7 +70,7 @@ def test_a_published_model_is_planned_from_its_config_alone(tmp_path):
 def test_the_table_of_a_search_is_whole_where_the_output_is_no_terminal(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     planned, _ = plan(preset("tiny").replace({"model.vocab_size": 65}), MeshConfig(data=1), jax.devices()[:1])
-    found = [Found(MeshConfig(replica=1, data=1024, model=8, fully_sharded=True), "full", 16, planned)]
+    found = [Found(MeshConfig(replica=1, data=1024, model=8, fully_sharded=True), Scanned(remat="full"), 16, planned)]
     _show_search(preset("tiny"), found, HARDWARE["v5e"], 8192)
     said = capsys.readouterr().out
     assert "…" not in said
@@ -111,7 +111,7 @@ def test_a_search_is_of_one_replica(monkeypatch):
 @pytest.mark.parametrize("flag", CHOSEN)
 def test_what_a_search_chooses_is_not_given(flag, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["plan", "tiny", "--search", "--topology", "v5e:2x2", f"--{flag}"])
-    path = "model.layers" if "layers" in flag else flag.partition("=")[0].replace("_", "-")
+    path = flag.partition("=")[0].replace("_", "-")
     with pytest.raises(ConfigError, match=rf"^search: it chooses --{path}; leave that out$"):
         main()
 

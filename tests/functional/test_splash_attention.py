@@ -13,6 +13,7 @@ from transformer.functional.fused_attention import fused_attention
 from transformer.functional.masks import Causal, Padding, Prefix, Segment, Tokens, Window
 from transformer.functional.normalizers import Softmax
 from transformer.functional.splash_attention import by_splash, why_not_splash
+from transformer.models.stack import Unrolled
 from transformer.runs.mesh import MeshConfig
 from transformer.training.sharding import make_mesh
 
@@ -104,6 +105,41 @@ def test_rows_that_a_device_has_alone_find_what_all_find():
         shared = jax.shard_map(attend, axis_names={"data"}, in_specs=(rows,) * 3, out_specs=rows, check_vma=False)
         out = jax.jit(shared)(*jax.device_put((Q, K, V), jax.NamedSharding(mesh, jax.P())))
     np.testing.assert_allclose(out, exact, atol=1e-5)
+
+
+def test_heads_that_fill_a_row_of_registers_lie_otherwise():
+    q, k, v = (jnp.tile(x, 8) for x in (Q, K, V))
+    sides = {"queries": TOKENS, "keys": TOKENS, "mask": Causal(), "scale": 0.05}
+
+    def loss(arrays, function):
+        return jnp.sin(function(*arrays, **sides)).mean()
+
+    exact = jax.grad(loss)((q, k, v), lambda *arrays, **sides: attention(*arrays, **sides).out)
+    ours = jax.grad(loss)((q, k, v), lambda *arrays, **sides: by_splash(*arrays, **sides, interpret=True))
+    for left, right in zip(exact, ours, strict=True):
+        np.testing.assert_allclose(right, left, atol=1e-5 * float(jnp.abs(left).max()))
+    small, large = (str(jax.make_jaxpr(lambda q: by_splash(q, q, q, **sides, interpret=True))(one)) for one in (Q, q))
+    assert small.count("transpose[") > large.count("transpose[")
+
+
+@pytest.mark.parametrize("mesh", [MeshConfig(data=1), MeshConfig(data=2), MeshConfig(context=2)], ids=str)
+def test_what_it_computes_is_kept_where_products_are(mesh):
+    """The gradient takes three kernels, here loops: rematerialization that keeps products runs none of them again."""
+    mesh = make_mesh(mesh, 1, 2)
+
+    def attend(factor, _):
+        sides = {"queries": PLAIN, "keys": PLAIN, "mask": Causal()}
+        return jnp.square(by_splash(Q * factor, K, V, **sides, scale=0.25, interpret=True)).sum(), None
+
+    def loops(remat):
+        program = jax.jit(
+            jax.value_and_grad(lambda factor: Unrolled(remat=remat)(attend, factor, jnp.zeros((1, 1)), 1)[0])
+        )
+        with use_abstract_mesh(mesh.abstract_mesh):
+            given = jax.ShapeDtypeStruct((), jnp.float32, sharding=jax.NamedSharding(mesh, jax.P()))
+            return program.lower(given).compile().as_text().count(" while(")
+
+    assert loops("dots") == loops("none") == loops("full") - 1
 
 
 def test_what_the_kernel_does_not_take_is_named():

@@ -209,6 +209,18 @@ def test_a_full_disk_in_the_metrics(config, corpus, tmp_path, whole):
     assert_goes_on_to(whole, config, corpus, tmp_path / "run")
 
 
+def test_a_damaged_checkpoint_takes_no_place_from_the_next_one(config, corpus, tmp_path):
+    """That of step 12, where the run goes on from 8 and is stopped at 10."""
+    folder = tmp_path / "run" / "checkpoints"
+    train(config, REPLICAS, corpus, tmp_path / "run")
+    files = [path for path in (folder / "00000012").rglob("*") if path.is_file()]
+    os.truncate(max(files, key=lambda path: path.stat().st_size), 1)
+    stopping = Eventful(corpus, 9, ask_to_stop)
+    with pytest.warns(UserWarning, match="00000012 is damaged"), pytest.raises(Interrupted):
+        train(config, REPLICAS, stopping, tmp_path / "run", when_not_empty="resume")
+    assert checkpoint.steps(folder) == [8, 10]
+
+
 def test_metrics_that_were_lost_are_an_error(config, corpus, tmp_path):
     """They are not filled up with zeros."""
     train(config, REPLICAS, corpus, tmp_path / "run")

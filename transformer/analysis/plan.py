@@ -15,7 +15,6 @@ from transformer.core import modules as pure
 from transformer.core.arrays import CONTEXT, DATA, MODEL, REPLICA, compiled_for
 from transformer.models.build import pure_model
 from transformer.models.config import ModelConfig
-from transformer.models.stack import Remat
 from transformer.objectives.objective import Objective
 from transformer.runs.config import Replica, RunConfig
 from transformer.runs.mesh import MeshConfig
@@ -179,7 +178,7 @@ def _from_data(
 def _from_context(config: RunConfig, keys_values: int, devices: int) -> float:
     """Bytes of keys and values gathered forward and backward, and once more where they are recomputed, and of the sums
     of their gradients."""
-    times = 4 if remat_of(config) == "full" else 3
+    times = 4 if config.model.layers.remat == "full" else 3
     return config.accumulation * times * (devices - 1) / devices * keys_values
 
 
@@ -187,17 +186,13 @@ def _from_model(config: RunConfig, rows: int, devices: int) -> float:
     """Bytes of the stream summed after each sublayer, forward and backward, and once more where it is recomputed."""
     model = config.model
     stream = rows * model.max_length * model.d_model * jnp.dtype(model.dtype).itemsize
-    times = 6 if remat_of(config) == "full" else 4
+    times = 6 if config.model.layers.remat == "full" else 4
     return config.accumulation * model.num_layers * times * 2 * (devices - 1) / devices * stream
-
-
-def remat_of(config: RunConfig) -> Remat:
-    return getattr(config.model.layers, "remat", "none")
 
 
 @functools.cache
 def _kept(model: ModelConfig, objective: Objective, platform: str) -> tuple[int, int]:
-    """Bytes that are saved for the backward pass of one sequence: (of arrays as wide as the stream, of all others)."""
+    """Bytes that are saved for the backward pass of one sequence: (of the stream, of arrays that heads divide)."""
     params, _ = pure_model(model)
 
     def residuals(size):
@@ -211,8 +206,17 @@ def _kept(model: ModelConfig, objective: Objective, platform: str) -> tuple[int,
         (a.shape, (math.prod(b.shape) - math.prod(a.shape)) * a.dtype.itemsize)
         for a, b in zip(residuals(1), residuals(2), strict=True)
     ]
-    whole = sum(size for shape, size in growth if shape and shape[-1] == model.d_model)
+    as_wide = sum(size for shape, size in growth if shape and shape[-1] == model.d_model)
+    whole = as_wide - (_queries_keys_values(model) if platform == "tpu" and model.layers.remat == "dots" else 0)
     return whole, sum(size for _, size in growth) - whole
+
+
+def _queries_keys_values(model: ModelConfig) -> int:
+    """Bytes of those of one sequence that are as wide as the stream, in all layers."""
+    attentions = [(kind, kind.attention) for kind in model.kinds if kind.attention is not None]
+    widths = [own.shape(kind).widths[role] for kind, own in attentions for role in own.roles]
+    arrays = widths.count(model.d_model) * model.num_layers // len(model.kinds)
+    return arrays * model.max_length * model.d_model * jnp.dtype(model.dtype).itemsize
 
 
 @functools.cache

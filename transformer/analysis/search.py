@@ -3,12 +3,12 @@
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from transformer.analysis.hardware import Hardware
 from transformer.analysis.plan import Plan, plan
 from transformer.core.errors import ConfigError
-from transformer.models.stack import Remat, Scanned
+from transformer.models.stack import Layers, Remat
 from transformer.runs.config import RunConfig
 from transformer.runs.mesh import ONE_DEVICE, MeshConfig
 
@@ -17,7 +17,7 @@ class Found(NamedTuple):
     """A way to train that was planned."""
 
     mesh: MeshConfig
-    remat: Remat
+    layers: Layers
     accumulation: int
     plan: Plan
 
@@ -38,15 +38,16 @@ def search(
       ConfigError: no mesh divides heads, batch and widths.
     """
     found, refused = [], None
-    for mesh, remat in watch(list(itertools.product(meshes(len(devices), like), ("none", "dots", "full")))):
-        own = config.replace({"model.layers": Scanned(remat=remat), "accumulation": 1})
+    ways = [dataclasses.replace(config.model.layers, remat=remat) for remat in get_args(Remat)]
+    for mesh, layers in watch(list(itertools.product(meshes(len(devices), like), ways))):
+        own = config.replace({"model.layers": layers, "accumulation": 1})
         for pieces in _halves(config.batch_size // (mesh.data or 1)):
             try:
                 planned, _ = plan(own.replace(accumulation=pieces), mesh, devices, platform)
             except ConfigError as error:
                 refused = error
                 break
-            found.append(Found(mesh, remat, pieces, planned))
+            found.append(Found(mesh, layers, pieces, planned))
     if not found and refused is not None:
         raise refused
     return sorted(found, key=lambda one: (not fits(one.plan, hardware), one.plan.seconds(hardware)))

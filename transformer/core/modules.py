@@ -10,7 +10,7 @@ import numpy as np
 from flax import nnx
 from jax.typing import ArrayLike, DTypeLike
 
-from transformer.core.arrays import MODEL, axis_size, dense, plus
+from transformer.core.arrays import MODEL, axis_size, dense, platform, plus
 from transformer.core.errors import ConfigError, nearest
 from transformer.core.int8 import Int8
 from transformer.core.parameters import ZEROS, Initializer, Parameter
@@ -103,7 +103,8 @@ class Dense(nnx.Module):
 def fused(x: jax.Array, layers: Sequence[Dense], dtype: DTypeLike | None = None) -> list[jax.Array]:
     """The outputs of several layers with the same input, from one product with their concatenated kernels.
 
-    Kernels cut into columns over several devices are not concatenated: no device has adjacent columns of all.
+    Kernels cut into columns over several devices are not concatenated: no device has adjacent columns of all. For a
+    TPU none are: it would copy the outputs out of the product, and their gradients together.
 
     Args:
       x: (..., D).
@@ -111,7 +112,7 @@ def fused(x: jax.Array, layers: Sequence[Dense], dtype: DTypeLike | None = None)
       dtype: of the outputs; None: that of `x`.
     """
     kernels = [layer.matrix() for layer in layers]
-    if len(kernels) == 1 or axis_size(MODEL) > 1:
+    if len(kernels) == 1 or axis_size(MODEL) > 1 or platform() == "tpu":
         parts = [dense(x, kernel, dtype) for kernel in kernels]
     else:
         ends = np.cumsum([kernel.shape[1] for kernel in kernels])[:-1]

@@ -5,7 +5,6 @@ import importlib
 
 import jax
 import jax.numpy as jnp
-from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec, get_abstract_mesh
 
 from transformer.core.arrays import CONTEXT, DATA, MODEL, axis_size, divided
@@ -15,7 +14,7 @@ from transformer.functional.context import deal, dealt_parts, in_order
 from transformer.functional.masks import Causal, Full, MaskFunction, Padding, Segment, Tokens, Window, conjuncts
 
 LANES = 128
-"""Lengths that the kernel takes are multiples of it."""
+"""Numbers in a row of a TPU's registers: lengths that the kernel takes are multiples of it."""
 BLOCK = 512
 """Most queries or keys that are in a block."""
 
@@ -54,7 +53,8 @@ def by_splash(
     document_BL, valid_BL = _documents(mask, keys)
     document_BL = jnp.broadcast_to(document_BL, (len(q_BLHK), L))
     static = _static(mask, L)
-    kernel, by_query = _kernel(static, q_BLHK.shape[2] // axis_size(MODEL), soft_cap, interpret)
+    heads, head_size = q_BLHK.shape[2:]
+    kernel, by_query = _kernel(static, heads // axis_size(MODEL), head_size, soft_cap, interpret)
     q_BHLK, k_BGLK, v_BGLK = (jnp.swapaxes(x, 1, 2) for x in (q_BLHK * scale, k_BLGK, v_BLGK))
     attend = functools.partial(_attend, dealt=_is_dealt(static))
     if divided():
@@ -78,9 +78,9 @@ def by_splash(
         )
     out_BHLK = attend(kernel, q_BHLK, k_BGLK, v_BGLK, document_BL, document_BL, sink_H)
     out_BLHK = jnp.swapaxes(out_BHLK, 1, 2).astype(v_BLGK.dtype)
-    if valid_BL is not None:
-        out_BLHK = jnp.where(valid_BL[:, :, None, None], out_BLHK, jnp.zeros_like(out_BLHK))
-    return checkpoint_name(out_BLHK, OF_KERNEL)
+    if valid_BL is None:
+        return out_BLHK
+    return jnp.where(valid_BL[:, :, None, None], out_BLHK, jnp.zeros_like(out_BLHK))
 
 
 def _is_dealt(mask) -> bool:
@@ -89,8 +89,12 @@ def _is_dealt(mask) -> bool:
     return isinstance(mask, _kernels().CausalMask) and devices > 1 and mask.shape[0] % (2 * devices * LANES) == 0
 
 
-def _kernel(mask, heads: int, soft_cap: float | None, interpret: bool):
-    """The kernel for the heads of one device, and whether each device of `context` has other blocks of the mask."""
+def _kernel(mask, heads: int, head_size: int, soft_cap: float | None, interpret: bool):
+    """The kernel for the heads of one device, and whether each device of `context` has other blocks of the mask.
+
+    Where heads are smaller than a row of registers, rows hold tokens: neither are they filled up with nothing, nor
+    is what the projections make turned for the kernel.
+    """
     splash, devices = _kernels(), axis_size(CONTEXT)
     L, S = mask.shape
     dealt = _is_dealt(mask)
@@ -100,9 +104,11 @@ def _kernel(mask, heads: int, soft_cap: float | None, interpret: bool):
         mask.q_sequence = mask.q_sequence.reshape(2 * devices, part)[dealt_parts(devices)].reshape(L)
     by_query = not isinstance(mask, splash.FullMask)
     mask = mask if by_query else splash.FullMask((L // devices, S))
+    layout = splash.QKVLayout.SEQ_MINOR if head_size % LANES else splash.QKVLayout.HEAD_DIM_MINOR
     sizes = splash.BlockSizes(
         **dict.fromkeys(("block_q", "block_kv", "block_kv_compute", "block_q_dkv", "block_kv_dkv"), block),
         **dict.fromkeys(("block_kv_dkv_compute", "block_q_dq", "block_kv_dq"), block),
+        **dict.fromkeys(("q_layout", "k_layout", "v_layout"), layout),
     )
     kernel = splash.make_splash_mha(
         splash.MultiHeadMask([mask] * heads),

@@ -39,8 +39,12 @@ def _rematerialize(body, remat: Remat, **kwargs):
 Body = Callable[[Any, Any], tuple[Any, Any]]
 
 
+@dataclass(frozen=True)
 class Layers(Variant):
     """How a stack of equal layers is run."""
+
+    remat: Remat = "none"
+    """What the backward pass computes again."""
 
     @abc.abstractmethod
     def __call__(self, body: Body, x: Any, stacked: Any, num_layers: int) -> tuple[Any, Any]:
@@ -52,9 +56,7 @@ class Layers(Variant):
 
 @dataclass(frozen=True)
 class Unrolled(Layers):
-    """A Python loop: the fastest up to about 8 layers, compile time grows with depth."""
-
-    remat: Remat = "none"
+    """A Python loop: the fastest, as what is kept of a layer is not copied; compile time grows with depth."""
 
     def __call__(self, body, x, stacked, num_layers):
         body = _rematerialize(body, self.remat)
@@ -71,8 +73,6 @@ class Unrolled(Layers):
 @dataclass(frozen=True)
 class Scanned(Layers):
     """`lax.scan`: compile time does not depend on depth."""
-
-    remat: Remat = "none"
 
     def __call__(self, body, x, stacked, num_layers):
         body = _rematerialize(body, self.remat, prevent_cse=False)

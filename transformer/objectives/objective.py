@@ -199,11 +199,11 @@ def cross_entropy(
     """
     logits = logits.astype(jnp.float32)
     highest = jax.lax.stop_gradient(logits.max(-1, keepdims=True))
-    shifted = logits - highest
-    log_normalizer = jnp.log(jnp.exp(shifted).sum(-1))
-    target = jnp.take_along_axis(shifted, labels[..., None], -1)[..., 0]
+    log_normalizer = jnp.log(jnp.exp(logits - highest).sum(-1))
+    # Of the logits themselves: taken from differences, all of those would be kept in memory beside them.
+    target = (jnp.take_along_axis(logits, labels[..., None], -1) - highest)[..., 0]
     if label_smoothing:
-        target = (1 - label_smoothing) * target + label_smoothing * shifted.mean(-1)
+        target = (1 - label_smoothing) * target + label_smoothing * (logits - highest).mean(-1)
     loss = log_normalizer - target
     return loss + z_loss * jnp.square(log_normalizer + highest[..., 0]) if z_loss else loss
 

@@ -38,7 +38,6 @@ LARGE_PRESETS: dict[str, RunConfig] = {
             feed_forward=FeedForward(bias=True),
             d_model=768,
             norm=LayerNorm(),
-            layers=Scanned(remat="dots"),
             dtype="bfloat16",
         ),
         optimizer=OptimizerConfig(learning_rate=6e-4, warmup_steps=2000),
