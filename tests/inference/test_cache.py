@@ -24,6 +24,7 @@ from transformer.functional.masks import Tokens
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.backends import Chunked, Fused
 from transformer.mixers.attention.base import Backend, Merge, Projection, Scale, Sparsity
+from transformer.mixers.attention.heads import LatentHeads
 from transformer.mixers.attention.projections import NoProjections, SumHeads
 from transformer.mixers.attention.short_convolution import ShortConvolution
 from transformer.mixers.attention.sparsity import (
@@ -38,6 +39,7 @@ from transformer.mixers.attention.sparsity import (
 from transformer.models.config import ModelConfig
 from transformer.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transformer.models.language_model import LanguageModel
+from transformer.models.pattern import Alternate
 from transformer.models.stack import Layers
 from transformer.norms.norm import Norm, RMSNorm
 from transformer.positions.absolute import Learned, Sinusoidal2D, StepSinusoidal
@@ -305,6 +307,19 @@ def test_sinks_have_slots_of_their_own(prompts, sinks):
     """The ring keeps the first tokens and the latest ones, and nothing else."""
     params, apply = language_model(**{"mixer.sparsity": SlidingWindow(2, sinks=sinks), "position": "rope"})
     assert check(params, apply, prompts).capacity == 2 + sinks
+
+
+@pytest.mark.parametrize(
+    "each",
+    [
+        Alternate("mixer.num_kv_heads", (4, 2)),
+        Alternate("mixer.heads", (LatentHeads(rank=8, rotary=2), None)),
+    ],
+    ids=lambda each: each.path,
+)
+def test_layers_may_differ_in_the_shape_of_their_heads(each):
+    """A layer sees of earlier ones what it shares with them, which is nothing here."""
+    check(*language_model(pattern=(each,)), "padded")
 
 
 def test_every_switch_has_a_cache():

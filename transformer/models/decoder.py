@@ -129,7 +129,7 @@ class Decoder(Transformer):
             own = context._replace(source=source, writing=write(cache.layers[i]), shared=shared, first=i == 0)
             with jax.named_scope(f"blocks.{i}"):
                 stream, aux = block(stream, context=own, layer=i, key=None)
-            shared = aux.shared
+            shared = self.blocks.handed_on(aux.shared)
             layers.append(aux.memory)
         return self.states_of(stream, context.tokens.valid), tuple(layers)
 

@@ -192,12 +192,12 @@ class Stack(nnx.Module):
                     block = nnx.merge(graphdef, turn.values[kind])
                     x, aux = block(state.x, context=own, layer=layer, key=layer_key)
                 penalty = state.penalty + jnp.asarray(aux.penalty, jnp.float32)
-                state = _State(x, penalty, self._kept(aux.shared))
+                state = _State(x, penalty, self.handed_on(aux.shared))
                 after.append(aux.earlier_BMD)
             return state, None if turn.earlier is None else jnp.stack(after)
 
         turns = _Turn(jnp.arange(num_turns), values, earlier)
-        start = self._with_empty_shared(_State(x, jnp.float32(0), self._kept(context.shared)), body, turns)
+        start = self._with_empty_shared(_State(x, jnp.float32(0), self.handed_on(context.shared)), body, turns)
         state, after = self.layers(body, start, turns, num_turns)
         return state.x, state.penalty, None if after is None else after.reshape(-1, *after.shape[2:])
 
@@ -220,5 +220,6 @@ class Stack(nnx.Module):
         given = {name: value for name, value in start.shared._asdict().items() if value is not None}
         return start._replace(shared=empty._replace(**given))
 
-    def _kept(self, shared: Shared) -> Shared:
+    def handed_on(self, shared: Shared) -> Shared:
+        """What of it the next layer sees."""
         return Shared(**{name: getattr(shared, name) for name in self.shares})
