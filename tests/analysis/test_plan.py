@@ -22,6 +22,7 @@ from transformer.core.weights import LowRank
 from transformer.feed_forwards.experts import TopKExperts
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.backends import Fused, Ring
+from transformer.mixers.attention.projections import NoProjections, TiedProjections
 from transformer.mixers.attention.sparsity import SlidingWindow
 from transformer.mixers.recurrent.mamba2 import Mamba2
 from transformer.models.blocks import Macaron
@@ -268,13 +269,22 @@ def test_a_step_is_traced_for_the_devices_that_are_simulated(name, dtype):
     assert here.activation_bytes - there.activation_bytes > scores / 2
 
 
-@pytest.mark.parametrize("remat", ["none", "dots", "full"])
-def test_products_of_heads_are_divided_where_each_is_one(remat):
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"layers": Scanned(remat="none")},
+        {"layers": Scanned(remat="full")},
+        {},
+        {"mixer.projection": NoProjections()},
+        {"mixer.projection": TiedProjections()},
+        {"memory_length": 6, "position": None},
+    ],
+    ids=lambda choices: "-".join(map(str, choices.values())),
+)
+def test_products_of_heads_are_divided_where_each_is_one(choices):
     """As on a TPU; elsewhere queries, keys and values, each as wide as the stream, are a single product."""
-    planned = [
-        plan(config(layers=Scanned(remat=remat)), MeshConfig(data=1, model=2), jax.devices()[:2], platform)[0]
-        for platform in ("tpu", "cpu")
-    ]
+    own = config(**{"layers": Scanned(remat="dots")} | choices)
+    planned = [plan(own, MeshConfig(data=1, model=2), jax.devices()[:2], platform)[0] for platform in ("tpu", "cpu")]
     assert planned[0].activation_bytes == planned[1].activation_bytes
 
 

@@ -11,7 +11,7 @@ import pytest
 from experiments import cli
 from experiments.finetune import of_text
 from experiments.language_model import Command
-from experiments.plan import COMMANDS, _show_search, main, presets, training
+from experiments.plan import COMMANDS, _check_left_to_search, _show_search, main, presets, training
 from experiments.plan import Command as PlanCommand
 from transformer import pretrained
 from transformer.analysis.hardware import HARDWARE
@@ -100,6 +100,12 @@ def test_figures_have_a_place_before_anything_is_planned(out, why, monkeypatch):
 
 
 CHOSEN = ["accumulation=8", "model.layers.remat=full", "mesh.fully_sharded", "mesh.data=2"]
+
+
+@pytest.mark.parametrize("layers", ["scanned", "unrolled"])
+def test_a_search_keeps_the_kind_of_layers(layers):
+    for name in ("llama-8b", "gpt2-124m"):
+        _check_left_to_search(cli.parse(PlanCommand, COMMANDS, [name, "--search", "--model.layers", layers]))
 
 
 def test_a_search_is_of_one_replica(monkeypatch):

@@ -160,6 +160,13 @@ def test_what_predicts_ahead_takes_nothing_over(sharing):
     assert apply(params, jnp.ones((1, 4), jnp.int32), method="predict_ahead").shape == (2, 1, 4, 8)
 
 
+def test_a_table_of_values_has_the_heads_of_the_layers_that_take_them_over():
+    heads, taken = T.Alternate("mixer.num_kv_heads", (4, 2)), T.Alternate("mixer.sharing", (None, T.ValueEmbeddings()))
+    config = small(pattern=(heads, taken), position=None)
+    params = T.initial_params(config, jax.random.key(0))
+    assert params["value_embedding"]["table"].shape == (config.vocab_size, config.d_model // 2)
+
+
 def test_deepnorm_knows_all_branches():
     """α is of as many as β, also where blocks have different numbers of them."""
     pattern = (T.Alternate("feed_forward", (None, FeedForward())),)

@@ -212,11 +212,17 @@ def _kept(model: ModelConfig, objective: Objective, platform: str) -> tuple[int,
 
 
 def _queries_keys_values(model: ModelConfig) -> int:
-    """Bytes of those of one sequence that are as wide as the stream, in all layers."""
-    attentions = [(kind, kind.attention) for kind in model.kinds if kind.attention is not None]
-    widths = [own.shape(kind).widths[role] for kind, own in attentions for role in own.roles]
+    """Bytes of the products of one sequence that make these and are as wide as the stream, in all layers."""
+    if model.downsampling is not None:
+        return 0
+    widths: list[int] = []
+    for kind in model.kinds:
+        if (own := kind.attention) is not None:
+            by_layer = {getattr(own.projection, role, role): own.shape(kind).widths[role] for role in own.roles}
+            widths += [width for layer, width in by_layer.items() if layer is not None]
     arrays = widths.count(model.d_model) * model.num_layers // len(model.kinds)
-    return arrays * model.max_length * model.d_model * jnp.dtype(model.dtype).itemsize
+    length = model.max_length + (model.memory_length or 0)
+    return arrays * length * model.d_model * jnp.dtype(model.dtype).itemsize
 
 
 @functools.cache

@@ -101,10 +101,11 @@ class Dense(nnx.Module):
 
 
 def fused(x: jax.Array, layers: Sequence[Dense], dtype: DTypeLike | None = None) -> list[jax.Array]:
-    """The outputs of several layers with the same input, from one product with their concatenated kernels.
+    """The outputs of several layers with the same input, where it is faster from one product.
 
-    Kernels cut into columns over several devices are not concatenated: no device has adjacent columns of all. For a
-    TPU none are: it would copy the outputs out of the product, and their gradients together.
+    That is with their concatenated kernels. Kernels cut into columns over several devices are not concatenated: no
+    device has adjacent columns of all. For a TPU none are: it would copy the outputs out of the product, and their
+    gradients together.
 
     Args:
       x: (..., D).

@@ -92,7 +92,7 @@ def _is_dealt(mask) -> bool:
 def _kernel(mask, heads: int, head_size: int, soft_cap: float | None, interpret: bool):
     """The kernel for the heads of one device, and whether each device of `context` has other blocks of the mask.
 
-    Where heads are smaller than a row of registers, rows hold tokens: neither are they filled up with nothing, nor
+    Where heads do not fill whole rows of registers, rows hold tokens: neither are they filled up with nothing, nor
     is what the projections make turned for the kernel.
     """
     splash, devices = _kernels(), axis_size(CONTEXT)

@@ -43,10 +43,10 @@ class LanguageModel(Decoder):
 
     def _make_value_embedding(self, *, key: jax.Array) -> ValueEmbedding | None:
         """The table of values, where some layer takes them over."""
-        kind = next((kind for kind in self.config.kinds if "token_values" in kind.shares), None)
-        if kind is None or kind.attention is None:
+        attentions = [(kind, kind.attention) for kind in self.config.kinds if kind.attention is not None]
+        shape = next((own.shape(kind) for kind, own in attentions if own.shares == "token_values"), None)
+        if shape is None:
             return None
-        shape = kind.attention.shape(kind)
         return ValueEmbedding(shape.num_kv_heads, shape.value_size, self.config, key=key)
 
     def __call__(

@@ -152,7 +152,7 @@ class AttentionLayer(nnx.Module):
         return Seen(keys_values, keys, own_keys, mask, bias, tuple(scores), to_output)
 
     def project(self, x_BLD: jax.Array, *roles: str) -> list[jax.Array]:
-        """(B, L, width) of each role, by one product for all: "query", "key" or "value".
+        """(B, L, width) of each role: "query", "key" or "value".
 
         A role without a layer is the input itself, or nothing of it (width 0) where the heads have no use for it.
         """
