@@ -137,6 +137,29 @@ def test_keys_are_taken_over_under_the_position_that_placed_them(others):
     )
 
 
+@pytest.mark.parametrize(
+    ("sharing", "path", "heads", "message"),
+    [
+        ("values", "num_kv_heads", (4, 2), r"values of 2 heads of 4 and 4 heads of 4 are passed on; use the same"),
+        ("values", "num_heads", (4, 2), r"values of 2 heads of 8 and 4 heads of 4 are passed on; use the same"),
+        ("scores", "num_heads", (4, 2), r"2 heads take over the scores of 4; use as many in both"),
+    ],
+)
+def test_what_is_taken_over_fits(sharing, path, heads, message):
+    own = ModelConfig(vocab_size=8, max_length=8, num_layers=2, d_model=16, position=None)
+    pattern = (T.Alternate(f"mixer.{path}", heads), T.Alternate("mixer.sharing", (None, sharing)))
+    with pytest.raises(ConfigError, match=rf"^mixer\.sharing: {message}"):
+        own.replace(pattern=pattern)
+
+
+@pytest.mark.parametrize("sharing", ["scores", "keys_values"])
+def test_layers_that_share_with_none_between_may_have_other_heads(sharing):
+    heads, taken = T.Alternate("mixer.num_heads", (4, 4, 2, 2)), T.Alternate("mixer.sharing", (None, sharing))
+    sizes = {"vocab_size": 8, "max_length": 8, "num_layers": 4, "d_model": 16, "position": None}
+    params, apply = T.pure_model(ModelConfig(**sizes, pattern=(heads, taken)))
+    assert jax.eval_shape(apply, params, jnp.ones((1, 4), jnp.int32)).shape == (1, 4, 8)
+
+
 def test_what_predicts_ahead_is_as_the_last_layer():
     """Nothing is built of choices that the pattern takes the place of, which need not fit the model."""
     pattern = (T.Alternate("mixer", (T.HGRN(), T.MinGRU())), T.Alternate("feed_forward", (T.FeedForward(d_ff=8),)))

@@ -130,6 +130,7 @@ def _check_sharing(config: "ModelConfig", kinds: list["ModelConfig"]) -> None:
     for kind in kinds[1:]:
         if kind.attention is None:
             raise ConfigError(f"mixer.sharing: layers of {_what(kind)} pass nothing on; use attention in all layers")
+    _check_shapes_shared(config, kinds)
     if "keys_values" not in config.shares:
         return
     for before, kind in pairwise(kinds):
@@ -144,6 +145,22 @@ def _check_sharing(config: "ModelConfig", kinds: list["ModelConfig"]) -> None:
         if kind.position is not None and "key_features" in kind.position.acts:
             raise ConfigError(
                 f"mixer.sharing: {kind.position} keeps numbers with the keys of each layer, and some have no keys"
+            )
+
+
+def _check_shapes_shared(config: "ModelConfig", kinds: list["ModelConfig"]) -> None:
+    """Values go through all layers, scores to the next one."""
+    attentions = [(kind, kind.attention) for kind in kinds if kind.attention is not None]
+    shapes = [own.shape(kind) for kind, own in attentions]
+    sizes = {(shape.num_kv_heads, shape.value_size) for shape in shapes}
+    if "values" in config.shares and len(sizes) > 1:
+        heads = " and ".join(f"{number} heads of {size}" for number, size in sorted(sizes))
+        raise ConfigError(f"mixer.sharing: values of {heads} are passed on; use the same in all layers")
+    for i, (_, own) in enumerate(attentions):
+        before, here = shapes[i - 1].num_maps, shapes[i].num_maps
+        if own.shares == "scores" and before != here:
+            raise ConfigError(
+                f"mixer.sharing: {here} heads take over the scores of {before}; use as many in both layers"
             )
 
 
