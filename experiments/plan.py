@@ -154,8 +154,9 @@ def main() -> None:
 
 def _check_left_to_search(command: Command) -> None:
     """Raise `ConfigError` where the command line sets what the search chooses; sizes of no topology count devices."""
+    chosen = ["accumulation"]
     # A kind of layers that is given without it has "none".
-    chosen = ["accumulation", *["model.layers.remat"] * (command.model.layers.remat != "none")]
+    chosen += [] if command.model.layers.remat == "none" else ["model.layers.remat"]
     chosen += [] if command.mesh.rounded else ["mesh.fully_sharded"]
     chosen += [] if command.topology is None else ["mesh.data", "mesh.model"]
     for path in chosen:
